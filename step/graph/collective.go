@@ -13,6 +13,7 @@ type Together struct {
 	Mean  bool // sums are divided by the number of ranks
 	Ranks int  // how many there are, where a shape depends on it
 	Into  bool // behind what ranks give, operands are what results take the place of
+	Pass  int  // of values that are gathered where they are read, each time anew: which time it is, from 1
 }
 
 // AllReduceOptions say what ranks make of their values.
@@ -81,6 +82,22 @@ func (g *Graph) AllGatherInto(ranks int, into, x Value) (Value, error) {
 	return g.Append(AllGather, &Together{Ranks: ranks, Into: true}, []Shape{s}, x, into).Value(0), nil
 }
 
+// AllGatherLate adds what so many ranks have, one behind the other along the first axis, at
+// this place: [Bucket] has it done shortly before, and not as soon as it can be. What is
+// gathered in one pass, from 1 on, stays apart from what is gathered in another, so that
+// nobody has to keep it from one to the next.
+func (g *Graph) AllGatherLate(ranks, pass int, x Value) (Value, error) {
+	v, err := g.AllGather(ranks, x)
+	if err == nil && pass < 1 {
+		err = bad(AllGather, []Value{x}, "pass %d", pass)
+	}
+	if err != nil {
+		return Value{}, err
+	}
+	v[0].node.Attr.(*Together).Pass = pass
+	return v[0], nil
+}
+
 func (g *Graph) checkReduced(op Op, o AllReduceOptions, values []Value) error {
 	if err := g.check(op, values...); err != nil {
 		return err
@@ -114,9 +131,10 @@ func (g *Graph) together(op Op, t *Together, values []Value, result func(Shape) 
 // type that are computed one after the other are reduced, or gathered, as one, so that
 // ranks have few operations to do with each other, and the first while later values are
 // computed. A bucket comes behind the last of its operands, and what reads its results
-// behind that.
+// behind that. One of [Graph.AllGatherLate] comes where the one before it is read first: so
+// two of them are there at a time.
 func Bucket(g *Graph, bytes int64) *Graph {
-	b := &bucketer{g: g, level: map[*Node]int{}, of: map[Value]place{}, due: map[any]int{}}
+	b := &bucketer{g: g, level: map[*Node]int{}, of: map[Value]place{}, early: map[*Node]*bucket{}, due: map[any]int{}}
 	if b.fill(bytes); len(b.buckets) == 0 {
 		return g
 	}
@@ -130,6 +148,8 @@ type bucket struct {
 	into     []Value // whose place results take
 	shapes   []Shape // of the results
 	bytes    int64
+	first    int // the first operation that it is made of, by number
+	place    int // of one that comes late: the operation whose place it takes
 }
 
 // kind is what members of a bucket have in common.
@@ -150,8 +170,9 @@ type bucketer struct {
 	g       *Graph
 	level   map[*Node]int
 	buckets []*bucket
-	of      map[Value]place // where results of what ranks do are
-	due     map[any]int     // when an operation, or a bucket, is computed
+	of      map[Value]place   // where results of what ranks do are
+	early   map[*Node]*bucket // what parameters become before they are gathered late, with the first bucket that reads it
+	due     map[any]int       // when an operation, or a bucket, is computed
 }
 
 // fill puts what ranks do into buckets, in the order in which operands are computed.
@@ -170,14 +191,20 @@ func (b *bucketer) fill(bytes int64) {
 		}
 		b.level[n] = level
 	}
-	slices.SortStableFunc(results, func(x, y Value) int { return cmp.Compare(x.operand().node.id, y.operand().node.id) })
+	at := func(v Value) int {
+		if v.node.late() {
+			return v.node.id
+		}
+		return v.operand().node.id
+	}
+	slices.SortStableFunc(results, func(x, y Value) int { return cmp.Compare(at(x), at(y)) })
 	last := map[kind]*bucket{}
 	for _, v := range results {
 		k := kind{v.node.Op, b.level[v.node], *v.node.Attr.(*Together), v.Shape().Type}
 		n := max(v.Shape().Bytes(), v.operand().Shape().Bytes())
 		o := last[k]
 		if o == nil || o.bytes+n > bytes {
-			o = &bucket{kind: k}
+			o = &bucket{kind: k, first: v.node.id}
 			b.buckets, last[k] = append(b.buckets, o), o
 		}
 		b.of[v] = place{o, len(o.operands)}
@@ -186,6 +213,32 @@ func (b *bucketer) fill(bytes int64) {
 			o.into = append(o.into, v.node.Inputs[len(v.node.Shapes)+v.index])
 		}
 	}
+	b.placeLate()
+}
+
+// placeLate has each bucket that comes late where the one before it would be.
+func (b *bucketer) placeLate() {
+	var late []*bucket
+	for _, o := range b.buckets {
+		if o.Pass > 0 {
+			late = append(late, o)
+		}
+	}
+	slices.SortStableFunc(late, func(x, y *bucket) int { return cmp.Compare(x.first, y.first) })
+	for i, o := range late {
+		o.place = late[max(i-1, 0)].first
+		for _, v := range o.operands {
+			if n := v.node; b.early[n] == nil && n.Op != Parameter && !slices.ContainsFunc(n.Inputs, func(v Value) bool { return v.node.Op != Parameter }) {
+				b.early[n] = o
+			}
+		}
+	}
+}
+
+// late reports whether the operation is done where it is, and not as soon as it can be.
+func (n *Node) late() bool {
+	t, ok := n.Attr.(*Together)
+	return ok && t.Pass > 0
 }
 
 // operand is what a result of an operation of ranks is of.
@@ -231,9 +284,15 @@ func (b *bucketer) dueOf(x any) int {
 	in, d := []Value(nil), 0
 	switch x := x.(type) {
 	case *Node:
-		in, d = x.Inputs, x.id*2*(len(b.g.nodes)+1)
+		in, d = x.Inputs, b.slot(x.id)
+		if o := b.early[x]; o != nil {
+			d = min(d, b.slot(o.place)-1)
+		}
 	case *bucket:
 		in = slices.Concat(x.operands, x.into)
+		if x.Pass > 0 {
+			d = b.slot(x.place)
+		}
 	}
 	for _, v := range in {
 		var from any = v.node
@@ -245,3 +304,6 @@ func (b *bucketer) dueOf(x any) int {
 	b.due[x] = d
 	return d
 }
+
+// slot is where an operation was, with room for others before the next.
+func (b *bucketer) slot(id int) int { return id * 2 * (len(b.g.nodes) + 1) }

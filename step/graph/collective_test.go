@@ -32,14 +32,14 @@ func TestBucket(t *testing.T) {
   %0 = Parameter {Name:p0 Index:0} : f32[4]
   %1 = Exp %0 : f32[4]
   %2 = Sin %1 : f32[4]
-  %3 = AllReduce %1 %2 {Mean:true Ranks:0 Into:false} : f32[4], f32[4]
+  %3 = AllReduce %1 %2 {Mean:true Ranks:0 Into:false Pass:0} : f32[4], f32[4]
   %4 = Neg %3 : f32[4]
   %5 = Cos %2 : f32[4]
-  %6 = AllReduce %5 {Mean:true Ranks:0 Into:false} : f32[4]
+  %6 = AllReduce %5 {Mean:true Ranks:0 Into:false Pass:0} : f32[4]
   %7 = Convert %5 : f16[4]
-  %8 = AllReduce %7 {Mean:true Ranks:0 Into:false} : f16[4]
+  %8 = AllReduce %7 {Mean:true Ranks:0 Into:false Pass:0} : f16[4]
   %9 = Add %4 %3.1 : f32[4]
-  %10 = AllReduce %9 {Mean:true Ranks:0 Into:false} : f32[4]
+  %10 = AllReduce %9 {Mean:true Ranks:0 Into:false Pass:0} : f32[4]
   return %4 %6 %8 %10
 `
 	if got != want {

@@ -14,7 +14,7 @@ import (
 // What is told of each micro-batch ([State].Each), such as means that normalisations keep,
 // is a rank's own.
 func (s *Step) OverRanks() (*Step, error) {
-	o, err := s.overRanks(1, 0)
+	o, err := s.overRanks(1, 0, ShareNothing)
 	if err != nil {
 		return nil, err
 	}
@@ -28,9 +28,8 @@ type over struct {
 	shared bool     // there are updates that ranks share
 }
 
-// overRanks is OverRanks. If ranks are more than one, they share the updates that go
-// element by element: see [Options].Share.
-func (s *Step) overRanks(ranks, rank int) (*over, error) {
+// overRanks is OverRanks of ranks that share some of it.
+func (s *Step) overRanks(ranks, rank int, sharing Sharing) (*over, error) {
 	if err := s.check(1); err != nil {
 		return nil, err
 	}
@@ -40,21 +39,36 @@ func (s *Step) overRanks(ranks, rank int) (*over, error) {
 	w := &rewriter{
 		builder: &builder{Graph: graph.New(s.Graph.Name())}, step: s, inside: s.before(),
 		now: map[graph.Value]graph.Value{}, mean: map[graph.Value]graph.Value{}, own: map[graph.Value]graph.Value{},
-		ranks: ranks, rank: rank,
+		ranks: ranks, rank: rank, sharing: sharing,
 	}
-	if ranks > 1 {
+	if ranks > 1 && sharing != ShareNothing {
 		w.shares = w.findShares()
+	}
+	if sharing == ShareWeights {
+		w.weights = newGathering(w)
 	}
 	for _, n := range s.Graph.Nodes() {
 		w.write(n)
+		for i := range n.Shapes { // what ranks share of a gradient leaves as soon as it is there
+			if v := n.Value(i); w.shares[v] != nil && w.isGradient(v) {
+				w.ownOf(v)
+			}
+		}
 	}
 	out := &over{shared: len(w.shares) > 0, Step: Step{
 		Graph: w.Graph, Batch: graph.Translated(s.Batch, w.now), Loss: w.now[s.Loss], Gradients: graph.Translated(s.Gradients, w.now), Scale: w.now[s.Scale],
 	}}
+	if sharing == ShareWeights { // sums of gradients are shared, too
+		for i, v := range s.Gradients {
+			if w.own[v] != (graph.Value{}) {
+				out.Gradients[i] = w.own[v]
+			}
+		}
+	}
 	for _, st := range s.State {
 		next := State{Param: w.now[st.Param], Each: st.Each}
 		shared := w.shares[st.Param]
-		if w.inside[st.Param.Node()] { // it is wanted whole
+		if w.wantedWhole(st.Param.Node()) {
 			shared = nil
 		}
 		switch {
@@ -98,6 +112,8 @@ type rewriter struct {
 	mean   map[graph.Value]graph.Value // gradients of all ranks
 
 	ranks, rank int
+	sharing     Sharing
+	weights     *gathering                  // of [ShareWeights]
 	shares      map[graph.Value]*share      // of values that ranks share
 	own         map[graph.Value]graph.Value // the rank's share of them
 }
@@ -105,14 +121,18 @@ type rewriter struct {
 // write writes an operation.
 func (w *rewriter) write(n *graph.Node) {
 	v := n.Value(0)
-	shared := w.shares[v] != nil && !w.inside[n] && n.Op != graph.Constant
+	shared := w.shares[v] != nil && !w.wantedWhole(n) && n.Op != graph.Constant
 	switch {
 	case w.err != nil:
 	case shared && n.Op != graph.Parameter:
 		w.own[v] = w.part(n)
+	case !w.inside[n] && w.sharedWhole(n):
+		w.now[v] = w.over(n)
 	case shared:
 		w.now[v] = w.do(func() (graph.Value, error) { return w.Parameter(nameOf(v), w.shares[v].of(v.Shape())) })
 		w.own[v] = w.now[v]
+	case w.inside[n] && w.weights != nil:
+		w.weights.write(n)
 	case w.inside[n]:
 		w.Copy(n, w.now)
 	default:
@@ -131,6 +151,9 @@ func (w *rewriter) write(n *graph.Node) {
 // made when the first asks for it.
 func (w *rewriter) reduced(v graph.Value) graph.Value {
 	if !w.isGradient(v) {
+		if w.weights != nil {
+			return w.weights.read(v, backward)
+		}
 		return w.now[v]
 	}
 	if w.mean[v] == (graph.Value{}) {

@@ -28,16 +28,19 @@ func TestRanks(t *testing.T) {
 		accumulate int
 		budget     int64
 		adam       bool
-		share      bool
+		share      train.Sharing
 	}{
 		"plain":         {},
 		"micro-batches": {accumulate: 2},
 		"scaled":        {scaler: &train.Scaler{Initial: 1 << 10}},
 		"budget":        {budget: 1 << 20},
 		"Adam":          {adam: true},
-		"shared":        {adam: true, share: true},
-		"shared micro":  {adam: true, share: true, accumulate: 2},
-		"shared SGD":    {share: true},
+		"shared":        {adam: true, share: train.ShareUpdate},
+		"shared micro":  {adam: true, share: train.ShareUpdate, accumulate: 2},
+		"shared SGD":    {share: train.ShareUpdate},
+		"weights":       {adam: true, share: train.ShareWeights},
+		"weights micro": {adam: true, share: train.ShareWeights, accumulate: 2},
+		"weights fp16":  {adam: true, share: train.ShareWeights, scaler: &train.Scaler{Initial: 1 << 10}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			micro := max(o.accumulate, 1)
@@ -85,10 +88,19 @@ func TestRanks(t *testing.T) {
 					t.Errorf("step %d has a loss of %v, on one device %v", i+1, mean, whole[i].Loss)
 				}
 			}
+			got := make([][][]byte, size) // of ranks, who read them together
+			for rank := range size {
+				all.Go(func() {
+					for _, w := range nets[rank].weights {
+						got[rank] = append(got[rank], nets[rank].get(t, runners[rank], w))
+					}
+				})
+			}
+			all.Wait()
 			for j, w := range one.weights {
-				want, first := numbers(one.get(t, alone, w)), nets[0].get(t, runners[0], nets[0].weights[j])
+				want, first := numbers(one.get(t, alone, w)), got[0][j]
 				for rank := range size {
-					if string(nets[rank].get(t, runners[rank], nets[rank].weights[j])) != string(first) {
+					if string(got[rank][j]) != string(first) {
 						t.Errorf("rank %d has other weights", rank)
 					}
 				}
@@ -107,7 +119,7 @@ func TestShare(t *testing.T) {
 	const size, steps = 4, 5
 	x, y := points(240, 1)
 	k := kind{batch: 6, hidden: 96, rate: 0.01}
-	of := func(share bool) (peak int64, moments [][]byte) {
+	of := func(share train.Sharing) (peak int64, moments [][]byte) {
 		var devices []device.Device
 		for range size {
 			dev := testkit.Must(device.Open("host:64MiB"))(t)
@@ -138,33 +150,40 @@ func TestShare(t *testing.T) {
 		all.Wait()
 		return peak, moments
 	}
-	whole, want := of(false)
-	shared, got := of(true)
-	// Of weights of W bytes, moments are 2 W, a fourth of which stays.
+	whole, want := of(train.ShareNothing)
+	// Of weights of W bytes, moments are 2 W.
 	weights := int64(4 * (2*96 + 96*96 + 96*3))
-	if whole-shared < weights {
-		t.Errorf("%d bytes where moments are shared, %d where they are not; weights are %d", shared, whole, weights)
-	}
-	for i := range want {
-		a, b := numbers(want[i]), numbers(got[i])
-		for j := range a {
-			if math.Abs(float64(a[j]-b[j])) > 1e-4 {
-				t.Fatalf("element %d of state %d is %v where it is shared, else %v", j, i, b[j], a[j])
+	for _, share := range []train.Sharing{train.ShareUpdate, train.ShareWeights} {
+		shared, got := of(share)
+		if whole-shared < weights { // a fourth of the moments stays
+			t.Errorf("%d bytes where ranks share %v, %d where they share nothing; weights are %d", shared, share, whole, weights)
+		}
+		for i := range want {
+			a, b := numbers(want[i]), numbers(got[i])
+			for j := range a {
+				if math.Abs(float64(a[j]-b[j])) > 1e-4 {
+					t.Fatalf("element %d of state %d is %v where ranks share %v, else %v", j, i, b[j], share, a[j])
+				}
 			}
 		}
 	}
 }
 
-// An update that looks at whole gradients is not shared.
+// An update that moves elements is not shared.
 func TestShareRefused(t *testing.T) {
 	dev := testkit.Must(device.Open("host:64MiB"))(t)
 	defer dev.Close()
 	comms := testkit.Must(local.New(dev, dev))(t)
 	exec := testkit.Must(auto.Open(dev))(t)
 	defer exec.Close()
-	n := testkit.Must(build(kind{batch: 8, hidden: 8, rate: 0.1, scaler: &train.Scaler{Initial: 1}}))(t)
-	_, err := train.Open(n.Step, exec, train.Options{Share: true, Compile: step.Options{Ranks: comms[0]}})
-	testkit.WantError(t, "finite gradients", err, train.ErrArgument, "nothing to share")
+	n := testkit.Must(build(kind{batch: 8, hidden: 8, rate: 0.1, descent: true}))(t)
+	for i, s := range n.State {
+		n.State[i].Next = n.v(n.g.Reverse(s.Param, 0))
+	}
+	_, err := train.Open(n.Step, exec, train.Options{Share: train.ShareUpdate, Compile: step.Options{Ranks: comms[0]}})
+	testkit.WantError(t, "reversed weights", err, train.ErrArgument, "nothing to share")
+	_, err = train.Open(n.Step, exec, train.Options{Share: 3, Compile: step.Options{Ranks: comms[0]}})
+	testkit.WantError(t, "no such sharing", err, train.ErrArgument, "sharing 3")
 }
 
 // trainRank trains a rank on its share of each batch.

@@ -32,11 +32,10 @@ type Options struct {
 	// in float32, and weights are updated once, by the mean. Default: 1.
 	Accumulate int
 
-	// Share has the ranks of Compile.Ranks share the update where it goes element by
-	// element, as Adam's does: each keeps its share of the moments and computes its share of
-	// the new weights. Results differ by no more than the order of sums. Default: false,
-	// each does all of it.
-	Share bool
+	// Share is what the ranks of Compile.Ranks share, where updates go element by element,
+	// as Adam's does. Results differ by no more than the order of sums. Default:
+	// [ShareNothing].
+	Share Sharing
 
 	// Autocast is the type that graphs partly compute in: see [autocast.Graph]. Default: 0,
 	// they are as they were built.
@@ -75,20 +74,16 @@ type Result struct {
 // [*plan.ImpossibleError] if it does not fit its budget. State is put with [Runner.Put]
 // before the first step.
 func Open(s Step, exec step.Executor, o Options) (_ *Runner, err error) {
-	if o.Accumulate < 0 {
-		return nil, fmt.Errorf("train: %w: a step of %d micro-batches", ErrArgument, o.Accumulate)
+	if o.Accumulate < 0 || o.Share > ShareWeights {
+		return nil, fmt.Errorf("train: %w: a step of %d micro-batches, and sharing %d", ErrArgument, o.Accumulate, o.Share)
 	}
 	o.Accumulate = max(o.Accumulate, 1)
 	divided := &over{Step: s, shares: make([]*share, len(s.State))}
 	if c := o.Compile.Ranks; c != nil {
-		ranks := 1
-		if o.Share {
-			ranks = c.Size()
-		}
-		if divided, err = s.overRanks(ranks, c.Rank()); err != nil {
+		if divided, err = s.overRanks(c.Size(), c.Rank(), o.Share); err != nil {
 			return nil, err
 		}
-		if ranks > 1 && !divided.shared {
+		if o.Share != ShareNothing && c.Size() > 1 && !divided.shared {
 			return nil, fmt.Errorf("train: %w: no update goes element by element, so that ranks have nothing to share", ErrArgument)
 		}
 	}
@@ -207,8 +202,8 @@ func (r *Runner) Put(param graph.Value, data []byte) error {
 	return err
 }
 
-// Get copies the elements of a parameter of the state, as they are after the last step. With
-// Options.Share, all ranks call it, for the same parameters.
+// Get copies the elements of a parameter of the state, as they are after the last step. If
+// ranks share anything, all of them call it, for the same parameters.
 func (r *Runner) Get(param graph.Value, data []byte) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()

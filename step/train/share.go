@@ -1,8 +1,10 @@
 package train
 
 import (
+	"fmt"
 	"slices"
 
+	"github.com/pinion-gpu/pinion/dtype"
 	"github.com/pinion-gpu/pinion/step/graph"
 )
 
@@ -12,6 +14,33 @@ import (
 // and all get the new weights of all (all-gather), which takes no more of the link. This is
 // what ZeRO calls stages 1 and 2: Rajbhandari et al., ZeRO: Memory Optimizations Toward
 // Training Trillion Parameter Models, SC 2020.
+
+// Sharing is what ranks share instead of having, and doing, all of it each.
+type Sharing uint8
+
+const (
+	// ShareNothing: each rank has the whole state, and makes the whole update.
+	ShareNothing Sharing = iota
+	// ShareUpdate: each rank keeps its share of what the optimizer does, as moments, and
+	// makes its share of the new weights. Weights are whole on all. It is stages 1 and 2 of
+	// ZeRO.
+	ShareUpdate
+	// ShareWeights: each rank keeps its share of the weights, too. They are gathered shortly
+	// before they are read, once for the loss and once for the gradients, and kept no longer
+	// than they are needed; gradients are added up over micro-batches as shares. It is stage
+	// 3 of ZeRO, which takes half as much traffic again.
+	ShareWeights
+)
+
+var sharings = [...]string{ShareNothing: "nothing", ShareUpdate: "update", ShareWeights: "weights"}
+
+// String returns the name: "update".
+func (s Sharing) String() string {
+	if int(s) >= len(sharings) {
+		return fmt.Sprintf("sharing(%d)", uint8(s))
+	}
+	return sharings[s]
+}
 
 // share is values of one shape that are computed of each other element by element: a
 // gradient, a weight, and what an optimizer keeps of it.
@@ -71,7 +100,7 @@ func (w *rewriter) findShares() map[graph.Value]*share {
 			note(v)
 			unite(list[0], v)
 		}
-		if len(list) > 0 && !elementByElement(n, list) {
+		if len(list) > 0 && !elementByElement(n, list) && !overAll(n) {
 			bad[root(list[0])] = true
 		}
 	}
@@ -109,6 +138,35 @@ func elementByElement(n *graph.Node, list []graph.Value) bool {
 		return len(list) == 1 // of one element
 	}
 	return same && n.Op.Class() == graph.Elementwise
+}
+
+// overAll reports whether an operation makes one number of all elements, by parts.
+func overAll(n *graph.Node) bool {
+	return (n.Op == graph.ReduceSum || n.Op == graph.ReduceAnd) && n.Shapes[0].Size() == 1 && n.Inputs[0].Shape().Size() > 1
+}
+
+// sharedWhole reports whether an operation makes one number of a value that ranks share.
+func (w *rewriter) sharedWhole(n *graph.Node) bool { return overAll(n) && w.shares[n.Inputs[0]] != nil }
+
+// over writes an operation that makes one number of all elements: each rank does it of its
+// share, without what fills that up, and all put together what they have.
+func (w *rewriter) over(n *graph.Node) graph.Value {
+	x, s := w.ownOf(n.Inputs[0]), w.shares[n.Inputs[0]]
+	if there := min(max(s.elements-w.rank*s.each, 0), s.each); there < s.each {
+		all := x
+		x = w.do(func() (graph.Value, error) { return w.Slice(all, []int{0}, []int{there}, nil) })
+	}
+	x = w.reduce(n.Op, x, 0)
+	if n.Op == graph.ReduceAnd { // where no rank has a bit that is not set
+		x = w.convert(w.unary(graph.Not, x), dtype.I32)
+	}
+	if w.err == nil {
+		x = w.one(w.AllReduce(graph.AllReduceOptions{}, x))
+	}
+	if n.Op == graph.ReduceAnd {
+		x = w.binary(graph.Equal, x, w.number(0, dtype.I32))
+	}
+	return w.reshape(x, n.Shapes[0].Dims...)
 }
 
 // part writes a rank's share of an operation's result.

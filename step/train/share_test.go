@@ -97,7 +97,12 @@ func randomStep(rng *rand.Rand, batch int) *network {
 			case 8:
 				v = n.v(n.g.Identity(a))
 			default:
-				if v = n.bin(graph.Add, a, b); rng.IntN(6) == 0 && len(dims) > 0 { // of all elements
+				v = n.bin(graph.Add, a, b)
+				if rng.IntN(4) == 0 && len(dims) > 0 { // by parts
+					all := n.reduce(graph.ReduceAnd, n.bin(graph.Less, a, n.bin(graph.Add, v, n.num(1))), axes(len(dims))...)
+					v = n.v(n.g.Where(all, v, a))
+				}
+				if rng.IntN(6) == 0 && len(dims) > 0 { // of all elements
 					v = n.bin(graph.Mul, v, spread(n.reduce(graph.ReduceMax, v, axes(len(dims))...), dims))
 				}
 			}
@@ -174,16 +179,16 @@ func TestShareRandom(t *testing.T) {
 		if err != nil {
 			t.Fatalf("seed %d: on one device: %v", seed, err)
 		}
-		for _, share := range []bool{false, true} {
+		for share := train.ShareNothing; share <= train.ShareWeights; share++ {
 			o.Share = share
 			got, err := states(size, o)
-			if share && errors.Is(err, train.ErrArgument) && strings.Contains(err.Error(), "nothing to share") {
+			if share != train.ShareNothing && errors.Is(err, train.ErrArgument) && strings.Contains(err.Error(), "nothing to share") {
 				continue
 			}
 			if err != nil {
 				t.Fatalf("seed %d: %d ranks, share %v: %v", seed, size, share, err)
 			}
-			if share && size > 1 {
+			if share != train.ShareNothing && size > 1 {
 				shared++
 			}
 			for rank := range got {
