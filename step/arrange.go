@@ -12,8 +12,8 @@ import (
 // optimizer's updates come right behind each gradient, wherever the graph has them. What
 // makes a result of a donated parameter runs behind the last unit that reads that, so
 // that the result can lie in its memory. What ranks do together begins as soon as its
-// operands are there, and what reads it comes behind the beginning of the next such: then
-// it is done, or the link is the limit.
+// operands are there, or where the graph has it if it is to be late, and what reads it
+// comes behind the beginning of the next such: then it is done, or the link is the limit.
 func (x *Executable) arrange(at map[graph.Value]int, donate []bool) {
 	readers := make([][]int, len(x.buffers))
 	writer := make([]int, len(x.buffers))
@@ -97,11 +97,12 @@ func (x *Executable) together(at map[graph.Value]int, writer, behind []int) (rea
 		if u.task.together() == nil {
 			continue
 		}
-		first := 0
-		for _, v := range u.task.Inputs {
-			first = max(first, due(v, at, writer, behind))
+		if t := u.task.together().Attr.(*graph.Together); t.Pass == 0 {
+			behind[i] = 0
+			for _, v := range u.task.Inputs {
+				behind[i] = max(behind[i], due(v, at, writer, behind))
+			}
 		}
-		behind[i] = first
 		all = append(all, i)
 	}
 	ready = slices.Clone(behind)
