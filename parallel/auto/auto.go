@@ -13,7 +13,6 @@
 package auto
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -182,34 +181,14 @@ func (r *Ranks) join(ctx context.Context, c parallel.Comm, o Options) (err error
 			}
 			join.World.Master = join.Listener.Addr()
 		}
-		if join.World.Master, err = fromRoot(c, join.World.Master); err != nil {
+		texts, err := parallel.Texts(c, join.World.Master)
+		if err != nil {
 			return err
 		}
+		join.World.Master = texts[0]
 	}
 	r.group, err = control.Join(ctx, join)
 	return err
-}
-
-// fromRoot is a short text of rank 0.
-func fromRoot(c parallel.Comm, text string) (_ string, err error) {
-	const most = 4096
-	dev := c.Device()
-	s, err := dev.NewStream()
-	if err != nil {
-		return "", err
-	}
-	defer func() { err = errors.Join(err, s.Close()) }()
-	p, err := dev.Alloc(most)
-	if err != nil {
-		return "", err
-	}
-	defer func() { err = errors.Join(err, dev.Free(p)) }()
-	b := make([]byte, most)
-	copy(b, text)
-	if err := errors.Join(s.CopyH2D(p, b), c.Broadcast(s, p, most, 0), s.CopyD2H(b, p), s.Synchronize()); err != nil {
-		return "", err
-	}
-	return string(bytes.TrimRight(b, "\x00")), nil
 }
 
 // watch ends what this rank waits for when the run has failed.

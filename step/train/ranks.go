@@ -2,6 +2,7 @@ package train
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/pinion-gpu/pinion/step/graph"
 )
@@ -19,6 +20,11 @@ func (s *Step) OverRanks() (*Step, error) {
 		return nil, err
 	}
 	return &o.Step, nil
+}
+
+// together reports whether there is anything in the step that ranks do together.
+func (s *Step) together() bool {
+	return s.Graph != nil && slices.ContainsFunc(s.Graph.Nodes(), func(n *graph.Node) bool { return n.Op.Class() == graph.Collective })
 }
 
 // over is a step of several ranks.

@@ -208,8 +208,13 @@ func trainRank(t *testing.T, c parallel.Comm, k kind, o train.Options, x []float
 			return nil, nil, nil, err
 		}
 	}
+	results, err := shares(t, r, c, k, x, y, steps)
+	return n, r, results, err
+}
+
+// shares runs steps of a rank's share of batches, from the first sample on.
+func shares(t *testing.T, r *train.Runner, c parallel.Comm, k kind, x []float32, y []int32, steps int) (results []train.Result, err error) {
 	at := 0
-	var results []train.Result
 	for range steps {
 		result, err := r.Run(t.Context(), func(int) ([]*step.Tensor, error) {
 			if at+k.batch*c.Size() > len(y) {
@@ -229,11 +234,11 @@ func trainRank(t *testing.T, c parallel.Comm, k kind, o train.Options, x []float
 			return []*step.Tensor{px, py}, err
 		})
 		if err != nil {
-			return nil, nil, nil, err
+			return nil, err
 		}
 		results = append(results, result)
 	}
-	return n, r, results, nil
+	return results, nil
 }
 
 // Ranks meet once a step, however many micro-batches it has.

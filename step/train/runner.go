@@ -25,7 +25,9 @@ var ErrClosed = errs.ErrClosed
 type Options struct {
 	// Compile is how graphs are compiled; its Donate is not asked. Its Budget counts
 	// everything that the runner has on the device at once: state, sums of gradients, one
-	// micro-batch, and what lies between. Its Seconds are those of tasks of either graph.
+	// micro-batch, and what lies between. Its Seconds are those of tasks of either graph. Its
+	// Ranks have batches of their own ([Step.OverRanks]), unless they do any of the step
+	// together already, as those of package spmd do: such a step is run as it is.
 	Compile step.Options
 
 	// Accumulate is how many micro-batches a step is made of. Their gradients are added up
@@ -79,7 +81,11 @@ func Open(s Step, exec step.Executor, o Options) (_ *Runner, err error) {
 	}
 	o.Accumulate = max(o.Accumulate, 1)
 	divided := &over{Step: s, shares: make([]*share, len(s.State))}
-	if c := o.Compile.Ranks; c != nil {
+	together := s.together()
+	if together && o.Share != ShareNothing {
+		return nil, fmt.Errorf("train: %w: ranks do some of graph %q together already, and cannot share %v beside", ErrArgument, s.Graph.Name(), o.Share)
+	}
+	if c := o.Compile.Ranks; c != nil && !together {
 		if divided, err = s.overRanks(c.Size(), c.Rank(), o.Share); err != nil {
 			return nil, err
 		}
@@ -195,6 +201,11 @@ func (r *Runner) Put(param graph.Value, data []byte) error {
 	if s := r.shares[i]; s != nil {
 		shape, data = s.of(shape), s.cut(data, r.o.Compile.Ranks.Rank())
 	}
+	return r.put(i, shape, data)
+}
+
+// put gives a parameter of the state what this rank has of it.
+func (r *Runner) put(i int, shape graph.Shape, data []byte) (err error) {
 	if t := r.state[i]; t != nil {
 		return t.Write(data)
 	}

@@ -1,0 +1,187 @@
+package sharded
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/pinion-gpu/pinion/internal/atomicfile"
+	"github.com/pinion-gpu/pinion/parallel"
+	"github.com/pinion-gpu/pinion/safetensors"
+)
+
+// Piece is a part of a value, or all of it.
+type Piece struct {
+	Name  string
+	Type  safetensors.DType // of whole bytes
+	Shape []int64           // of the whole value
+
+	// From and N are the elements that this is of the value, counted row by row.
+	From, N int64
+
+	// Read reads them.
+	Read func(data []byte) error
+}
+
+// SaveOptions tune [Save].
+type SaveOptions struct {
+	// Meta is text of the caller's, of which the first rank's is kept.
+	Meta map[string]string
+}
+
+// Save writes the pieces of all ranks into a folder, which is made if it is not there, and
+// replaces what was saved there before. All ranks call it; comm is nil where there is one.
+// Each element of a value has to be a piece of one rank. If anything fails on a rank, all
+// have its error, and the folder has what it had.
+func Save(ctx context.Context, folder string, comm parallel.Comm, pieces []Piece, o SaveOptions) error {
+	s := &saving{folder: folder, comm: comm, size: 1}
+	if comm != nil {
+		s.rank, s.size = comm.Rank(), comm.Size()
+	}
+	if err := s.save(ctx, pieces, o); err != nil {
+		return fmt.Errorf("sharded: save %s: %w", folder, err)
+	}
+	return nil
+}
+
+type saving struct {
+	folder     string
+	comm       parallel.Comm
+	rank, size int
+	id         string
+}
+
+func (s *saving) save(ctx context.Context, pieces []Piece, o SaveOptions) error {
+	ids := []string{rand.Text()[:12]}
+	if s.comm != nil {
+		var err error
+		if ids, err = parallel.Texts(s.comm, ids[0]); err != nil {
+			return err
+		}
+	}
+	s.id = strings.ToLower(ids[0])
+	if err := s.all(s.write(ctx, pieces)); err != nil {
+		return errors.Join(err, s.remove(fileName(s.id, s.rank, s.size)))
+	}
+	var err error
+	if s.rank == 0 {
+		err = s.index(o)
+	}
+	if err := s.all(err); err != nil {
+		return errors.Join(err, s.remove(fileName(s.id, s.rank, s.size)))
+	}
+	if s.rank == 0 {
+		s.clean()
+	}
+	return nil
+}
+
+// all is the same failure on all ranks.
+func (s *saving) all(err error) error {
+	if s.comm == nil {
+		return err
+	}
+	return parallel.FirstError(s.comm, err)
+}
+
+// write writes this rank's file.
+func (s *saving) write(ctx context.Context, pieces []Piece) (err error) {
+	of, list, at := map[string]placed{}, []safetensors.Tensor{}, map[string]Piece{}
+	for _, p := range pieces {
+		whole, ok := elements(p.Shape)
+		bits := p.Type.Bits()
+		switch {
+		case !ok || p.From < 0 || p.N < 0 || p.From > whole-p.N:
+			return fmt.Errorf("%w: %.80q: elements %d to %d of shape %d", ErrArgument, p.Name, p.From, p.From+p.N, p.Shape)
+		case bits == 0 || bits%8 != 0:
+			return fmt.Errorf("%w: %.80q: type %.20q", ErrArgument, p.Name, p.Type)
+		case at[p.Name].Read != nil:
+			return fmt.Errorf("%w: %.80q stands twice", ErrArgument, p.Name)
+		case p.N == 0 && whole > 0:
+			continue
+		}
+		shape := []int64{p.N}
+		if p.N == whole {
+			shape = p.Shape
+		}
+		of[p.Name], at[p.Name] = placed{p.Shape, p.From}, p
+		list = append(list, safetensors.Tensor{Name: p.Name, DType: p.Type, Shape: shape})
+	}
+	said, err := json.Marshal(of)
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(s.folder, 0o777); err != nil {
+		return err
+	}
+	w, err := safetensors.Create(filepath.Join(s.folder, fileName(s.id, s.rank, s.size)), list,
+		safetensors.WriterOptions{Metadata: map[string]string{saveKey: s.id, piecesKey: string(said)}})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, w.Discard()) }()
+	var buffer []byte
+	for _, t := range w.Tensors() {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		buffer = slices.Grow(buffer[:0], int(t.Bytes))[:t.Bytes]
+		if err := at[t.Name].Read(buffer); err != nil {
+			return fmt.Errorf("%.80q: %w", t.Name, err)
+		}
+		if err := w.Write(t.Name, buffer); err != nil {
+			return err
+		}
+	}
+	return w.Commit()
+}
+
+// index looks whether all files are there, and have all values, and writes the index.
+func (s *saving) index(o SaveOptions) error {
+	x := &index{Version: version, Save: s.id, Meta: o.Meta}
+	for rank := range s.size {
+		name := fileName(s.id, rank, s.size)
+		info, err := os.Stat(filepath.Join(s.folder, name))
+		if err != nil {
+			return fmt.Errorf("the file of rank %d is not seen by rank 0, so the ranks do not share the folder: %w", rank, err)
+		}
+		x.Files = append(x.Files, fileEntry{name, info.Size()})
+	}
+	ck, err := open(s.folder, x)
+	if err != nil {
+		return err
+	}
+	if err := ck.Close(); err != nil {
+		return err
+	}
+	data, err := json.MarshalIndent(x, "", " ")
+	if err != nil {
+		return err
+	}
+	return atomicfile.WriteFile(filepath.Join(s.folder, IndexName), append(data, '\n'), 0o666)
+}
+
+// clean removes the files of saves before, and of those that failed. What cannot be removed
+// now is left to the next save.
+func (s *saving) clean() {
+	list, _ := os.ReadDir(s.folder)
+	for _, e := range list {
+		if n := e.Name(); strings.HasPrefix(n, prefix) && strings.HasSuffix(n, ".safetensors") && !strings.HasPrefix(n, prefix+s.id+"-") {
+			_ = s.remove(n)
+		}
+	}
+}
+
+func (s *saving) remove(name string) error {
+	err := os.Remove(filepath.Join(s.folder, name))
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	return err
+}

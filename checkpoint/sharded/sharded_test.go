@@ -1,0 +1,291 @@
+package sharded_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/pinion-gpu/pinion/checkpoint/sharded"
+	"github.com/pinion-gpu/pinion/device"
+	_ "github.com/pinion-gpu/pinion/device/all"
+	"github.com/pinion-gpu/pinion/internal/testkit"
+	"github.com/pinion-gpu/pinion/parallel"
+	"github.com/pinion-gpu/pinion/parallel/local"
+	"github.com/pinion-gpu/pinion/safetensors"
+)
+
+// onRanks runs fn on n ranks that are goroutines, and returns their errors.
+func onRanks(t *testing.T, n int, fn func(c parallel.Comm) error) []error {
+	t.Helper()
+	testkit.NoLeaks(t)
+	var devices []device.Device
+	for range n {
+		devices = append(devices, testkit.Must(device.Open("host:4MiB"))(t))
+	}
+	errs := make([]error, n)
+	var all sync.WaitGroup
+	for i, c := range testkit.Must(local.New(devices...))(t) {
+		all.Go(func() { errs[i] = errors.Join(fn(c), c.Close()) })
+	}
+	all.Wait()
+	for _, dev := range devices {
+		testkit.OK(t, dev.Close())
+	}
+	return errs
+}
+
+// state is values with their bytes.
+type state map[string]struct {
+	sharded.Value
+	data []byte
+}
+
+func randomState(rng *rand.Rand) state {
+	s := state{}
+	for i := range 1 + rng.IntN(6) {
+		v := sharded.Value{Name: fmt.Sprintf("layer.%d \"é\"", i), Type: []safetensors.DType{safetensors.F32, safetensors.BF16, safetensors.U8, safetensors.Bool}[rng.IntN(4)]}
+		n := int64(1)
+		for range rng.IntN(4) {
+			v.Shape = append(v.Shape, rng.Int64N(6))
+			n *= v.Shape[len(v.Shape)-1]
+		}
+		data := make([]byte, n*v.Type.Bits()/8)
+		for j := range data {
+			data[j] = byte(rng.Uint32())
+		}
+		s[v.Name] = struct {
+			sharded.Value
+			data []byte
+		}{v, data}
+	}
+	return s
+}
+
+// pieces of a rank of what is cut at random places, the same on all ranks.
+func (s state) pieces(seed uint64, rank, size int) (list []sharded.Piece) {
+	for name, v := range s {
+		rng := rand.New(rand.NewPCG(seed, uint64(name[6])))
+		width := v.Type.Bits() / 8
+		n := int64(len(v.data)) / width
+		if n == 0 || rng.IntN(4) == 0 { // one has it all
+			if rng.IntN(size) == rank {
+				list = append(list, sharded.Piece{Name: name, Type: v.Type, Shape: v.Shape, N: n, Read: reader(v.data)})
+			}
+			continue
+		}
+		each := (n + int64(size) - 1) / int64(size)
+		from := min(int64(rank)*each, n)
+		to := min(from+each, n)
+		list = append(list, sharded.Piece{Name: name, Type: v.Type, Shape: v.Shape, From: from, N: to - from, Read: reader(v.data[from*width : to*width])})
+	}
+	return list
+}
+
+func reader(data []byte) func([]byte) error {
+	return func(to []byte) error {
+		if len(to) != len(data) {
+			return fmt.Errorf("%d bytes are asked for, of %d", len(to), len(data))
+		}
+		copy(to, data)
+		return nil
+	}
+}
+
+// check compares a folder with what was saved, by random ranges.
+func (s state) check(folder string, rng *rand.Rand) error {
+	ck, err := sharded.Open(folder)
+	if err != nil {
+		return err
+	}
+	defer ck.Close()
+	if len(ck.Values()) != len(s) {
+		return fmt.Errorf("%d values, not %d", len(ck.Values()), len(s))
+	}
+	for _, got := range ck.Values() {
+		want := s[got.Name]
+		if got.Type != want.Type || fmt.Sprint(got.Shape) != fmt.Sprint(want.Shape) {
+			return fmt.Errorf("%v, not %v", got, want.Value)
+		}
+		width := int(got.Type.Bits() / 8)
+		for range 5 {
+			from := rng.IntN(len(want.data)/width + 1)
+			to := from + rng.IntN(len(want.data)/width-from+1)
+			data := make([]byte, (to-from)*width)
+			if err := ck.Read(context.Background(), got.Name, int64(from), data); err != nil {
+				return err
+			}
+			if !bytes.Equal(data, want.data[from*width:to*width]) {
+				return fmt.Errorf("%s: elements %d to %d are others", got.Name, from, to)
+			}
+		}
+	}
+	return nil
+}
+
+// What any number of ranks has saved is there, whatever was saved before, and nothing else
+// is left in the folder.
+func TestRandom(t *testing.T) {
+	rng := rand.New(rand.NewPCG(1, 2))
+	folder := filepath.Join(t.TempDir(), "a", "b")
+	for range 20 {
+		s, size, seed := randomState(rng), 1+rng.IntN(5), rng.Uint64()
+		meta := map[string]string{"step": fmt.Sprint(seed)}
+		for _, err := range onRanks(t, size, func(c parallel.Comm) error {
+			return sharded.Save(t.Context(), folder, c, s.pieces(seed, c.Rank(), size), sharded.SaveOptions{Meta: meta})
+		}) {
+			testkit.OK(t, err)
+		}
+		testkit.OK(t, s.check(folder, rng))
+		ck := testkit.Must(sharded.Open(folder))(t)
+		if ck.Ranks != size || ck.Meta["step"] != meta["step"] {
+			t.Fatalf("%d ranks, %v", ck.Ranks, ck.Meta)
+		}
+		testkit.OK(t, ck.Close())
+		if list := testkit.Must(os.ReadDir(folder))(t); len(list) != size+1 {
+			t.Fatalf("%d files of %d ranks: %v", len(list), size, list)
+		}
+	}
+}
+
+// A save that fails on one rank fails on all, and leaves what was there.
+func TestSaveFails(t *testing.T) {
+	rng := rand.New(rand.NewPCG(3, 4))
+	s := randomState(rng)
+	for len(s) < 2 {
+		s = randomState(rng)
+	}
+	folder := t.TempDir()
+	testkit.OK(t, sharded.Save(t.Context(), folder, nil, s.pieces(1, 0, 1), sharded.SaveOptions{}))
+	broken := errors.New("the device is gone")
+	hole := sharded.Piece{Name: "hole", Type: safetensors.F32, Shape: []int64{10}, From: 1, N: 9, Read: reader(make([]byte, 36))}
+	canceled, cancel := context.WithCancel(t.Context())
+	cancel()
+	for _, c := range []struct {
+		name   string
+		ctx    context.Context
+		pieces func(rank int) []sharded.Piece
+		want   string
+		is     error
+	}{
+		{"read", t.Context(), func(rank int) []sharded.Piece {
+			list := s.pieces(2, rank, 3)
+			if rank == 2 {
+				list = append(list, sharded.Piece{Name: "w", Type: safetensors.F32, Shape: []int64{1}, N: 1, Read: func([]byte) error { return broken }})
+			}
+			return list
+		}, `rank 2: "w": the device is gone`, nil},
+		{"hole", t.Context(), func(rank int) []sharded.Piece { return []sharded.Piece{hole}[:max(1-rank, 0)] }, `rank 0: damaged: "hole": behind element 0 comes a piece from element 1`, nil},
+		{"context", canceled, func(rank int) []sharded.Piece { return s.pieces(2, rank, 3) }, "rank ", nil},
+		{"range", t.Context(), func(int) []sharded.Piece {
+			return []sharded.Piece{{Name: "w", Type: safetensors.F32, Shape: []int64{4}, From: 2, N: 3}}
+		}, `"w": elements 2 to 5 of shape [4]`, sharded.ErrArgument},
+		{"twice", t.Context(), func(int) []sharded.Piece { return append(s.pieces(2, 0, 1), s.pieces(2, 0, 1)...) }, "stands twice", sharded.ErrArgument},
+	} {
+		for rank, err := range onRanks(t, 3, func(comm parallel.Comm) error {
+			return sharded.Save(c.ctx, folder, comm, c.pieces(comm.Rank()), sharded.SaveOptions{})
+		}) {
+			if err == nil || !strings.Contains(err.Error(), c.want) || c.is != nil && rank == 0 && !errors.Is(err, c.is) {
+				t.Errorf("%s: rank %d: %v, want %q", c.name, rank, err, c.want)
+			}
+		}
+		testkit.OK(t, s.check(folder, rng))
+		if list := testkit.Must(os.ReadDir(folder))(t); len(list) != 2 {
+			t.Errorf("%s: left behind: %v", c.name, list)
+		}
+	}
+}
+
+// Folders that are not whole are refused, and the error says why.
+func TestDamaged(t *testing.T) {
+	s := randomState(rand.New(rand.NewPCG(5, 6)))
+	folder := t.TempDir()
+	save := func(folder string) {
+		for _, err := range onRanks(t, 3, func(c parallel.Comm) error {
+			return sharded.Save(t.Context(), folder, c, s.pieces(1, c.Rank(), 3), sharded.SaveOptions{})
+		}) {
+			testkit.OK(t, err)
+		}
+	}
+	save(folder)
+	other := t.TempDir()
+	save(other)
+	first := func(folder string) string {
+		return testkit.Must(filepath.Glob(filepath.Join(folder, "*-00001-of-*")))(t)[0]
+	}
+	for _, c := range []struct {
+		name string
+		do   func(folder string) error
+		want string
+		is   error
+	}{
+		{"missing", func(folder string) error { return os.Remove(first(folder)) }, "file 1 of 3: ", fs.ErrNotExist},
+		{"another save's", func(folder string) error {
+			data, err := os.ReadFile(first(other))
+			return errors.Join(err, os.WriteFile(first(folder), data, 0o666))
+		}, "is of the save", sharded.ErrDamaged},
+		{"cut", func(folder string) error { return os.Truncate(first(folder), 100) }, "file 1 of 3: ", nil},
+		{"no index", func(folder string) error { return os.Remove(filepath.Join(folder, sharded.IndexName)) }, sharded.IndexName, fs.ErrNotExist},
+		{"another index", func(folder string) error {
+			return os.WriteFile(filepath.Join(folder, sharded.IndexName), []byte(`{"weight_map": {}}`), 0o666)
+		}, "is no index of a sharded checkpoint", sharded.ErrDamaged},
+		{"later index", func(folder string) error {
+			return os.WriteFile(filepath.Join(folder, sharded.IndexName), []byte(`{"pinion_sharded_checkpoint": 9}`), 0o666)
+		}, "is of version 9", errors.ErrUnsupported},
+		{"path", func(folder string) error {
+			return os.WriteFile(filepath.Join(folder, sharded.IndexName), []byte(`{"pinion_sharded_checkpoint": 1, "files": [{"name": "../state-x"}]}`), 0o666)
+		}, "which is no file of a rank", sharded.ErrDamaged},
+		{"twice", func(folder string) error {
+			path := filepath.Join(folder, sharded.IndexName)
+			var x map[string]any
+			data, err := os.ReadFile(path)
+			if err := errors.Join(err, json.Unmarshal(data, &x)); err != nil {
+				return err
+			}
+			files := x["files"].([]any)
+			x["files"] = append(files, files[1])
+			data, err = json.Marshal(x)
+			return errors.Join(err, os.WriteFile(path, data, 0o666))
+		}, "comes a piece from element", sharded.ErrDamaged},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			copied := filepath.Join(t.TempDir(), "copy")
+			testkit.OK(t, os.CopyFS(copied, os.DirFS(folder)))
+			testkit.OK(t, c.do(copied))
+			_, err := sharded.Open(copied)
+			if err == nil || !strings.Contains(err.Error(), c.want) || c.is != nil && !errors.Is(err, c.is) {
+				t.Errorf("%v, want %q", err, c.want)
+			}
+		})
+	}
+}
+
+func TestRead(t *testing.T) {
+	folder := t.TempDir()
+	testkit.OK(t, sharded.Save(t.Context(), folder, nil, []sharded.Piece{{Name: "w", Type: safetensors.F32, Shape: []int64{2, 3}, N: 6, Read: reader(make([]byte, 24))}}, sharded.SaveOptions{}))
+	ck := testkit.Must(sharded.Open(folder))(t)
+	defer ck.Close()
+	if v, ok := ck.Find("w"); !ok || v.Type != safetensors.F32 {
+		t.Errorf("%v", v)
+	}
+	for _, c := range []struct {
+		name        string
+		from, bytes int64
+		want        string
+	}{
+		{"v", 0, 4, `it has no "v"`},
+		{"w", 4, 12, `12 bytes from element 4 on of "w", which has 6 of 4 bytes`},
+		{"w", -1, 4, "4 bytes from element -1"},
+		{"w", 0, 5, "5 bytes"},
+	} {
+		testkit.WantError(t, c.name, ck.Read(t.Context(), c.name, c.from, make([]byte, c.bytes)), sharded.ErrArgument, c.want)
+	}
+}

@@ -1,0 +1,187 @@
+package train_test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/pinion-gpu/pinion/device"
+	"github.com/pinion-gpu/pinion/internal/testkit"
+	"github.com/pinion-gpu/pinion/parallel"
+	"github.com/pinion-gpu/pinion/parallel/local"
+	"github.com/pinion-gpu/pinion/step"
+	"github.com/pinion-gpu/pinion/step/graph"
+	"github.com/pinion-gpu/pinion/step/train"
+)
+
+// onRanks runs fn on n ranks that are goroutines, and returns their errors.
+func onRanks(t *testing.T, n int, fn func(c parallel.Comm) error) []error {
+	t.Helper()
+	var devices []device.Device
+	for range n {
+		dev := testkit.Must(device.Open("host:64MiB"))(t)
+		t.Cleanup(func() { testkit.OK(t, dev.Close()) })
+		devices = append(devices, dev)
+	}
+	errs := make([]error, n)
+	var all sync.WaitGroup
+	for i, c := range testkit.Must(local.New(devices...))(t) {
+		all.Go(func() {
+			if errs[i] = fn(c); errs[i] != nil {
+				c.Abort(errs[i])
+			}
+		})
+	}
+	all.Wait()
+	return errs
+}
+
+// whole is the state of all ranks.
+func whole(n *network, r *train.Runner) (list [][]byte, err error) {
+	for _, s := range n.State {
+		b := make([]byte, s.Param.Shape().Bytes())
+		if err := r.Get(s.Param, b); err != nil {
+			return nil, err
+		}
+		list = append(list, b)
+	}
+	return list, nil
+}
+
+// What three ranks save, other numbers of ranks that share otherwise load to the bit, and
+// go on from as the three do.
+func TestSave(t *testing.T) {
+	const batch, steps = 24, 4
+	x, y := points(240, 1)
+	folder := filepath.Join(t.TempDir(), "state")
+	k := kind{hidden: 33, rate: 0.01, scaler: &train.Scaler{Initial: 1 << 10}}
+	var saved, next [][]byte
+	for _, err := range onRanks(t, 3, func(c parallel.Comm) error {
+		k := k
+		k.batch = batch / c.Size()
+		n, r, _, err := trainRank(t, c, k, train.Options{Share: train.ShareWeights}, x, y, steps)
+		if err != nil {
+			return err
+		}
+		if err := r.Save(t.Context(), folder, map[string]string{"loader": "at 96"}); err != nil {
+			return err
+		}
+		before, err := whole(n, r)
+		if err != nil {
+			return err
+		}
+		if _, err := shares(t, r, c, k, x, y, 1); err != nil {
+			return err
+		}
+		after, err := whole(n, r)
+		if c.Rank() == 0 {
+			saved, next = before, after
+		}
+		return err
+	}) {
+		testkit.OK(t, err)
+	}
+	for _, o := range []struct {
+		ranks int
+		share train.Sharing
+	}{{1, train.ShareNothing}, {2, train.ShareUpdate}, {4, train.ShareWeights}} {
+		for rank, err := range onRanks(t, o.ranks, func(c parallel.Comm) error {
+			k := k
+			k.batch = batch / c.Size()
+			n, r, _, err := trainRank(t, c, k, train.Options{Share: o.share}, x, y, 0)
+			if err != nil {
+				return err
+			}
+			meta, err := r.Load(t.Context(), folder)
+			if err != nil || len(meta) != 1 || meta["loader"] != "at 96" {
+				return fmt.Errorf("loaded with %v: %w", meta, err)
+			}
+			got, err := whole(n, r)
+			if err != nil {
+				return err
+			}
+			for i := range got {
+				if !bytes.Equal(got[i], saved[i]) {
+					return fmt.Errorf("state %d is another", i)
+				}
+			}
+			results, err := shares(t, r, c, k, x, y, 1)
+			if err != nil {
+				return err
+			}
+			if results[0].Step != steps+1 {
+				return fmt.Errorf("the next step is %d", results[0].Step)
+			}
+			if got, err = whole(n, r); err != nil {
+				return err
+			}
+			for i := range got {
+				a, b := numbers(got[i]), numbers(next[i])
+				for j := range a {
+					if math.Abs(float64(a[j]-b[j])) > 1e-4 {
+						return fmt.Errorf("after the next step, element %d of state %d is %v, and was %v", j, i, a[j], b[j])
+					}
+				}
+			}
+			return nil
+		}) {
+			if err != nil {
+				t.Errorf("%d ranks, sharing %v: rank %d: %v", o.ranks, o.share, rank, err)
+			}
+		}
+	}
+
+	// A file that is missing is an error of all ranks, with its rank.
+	files := testkit.Must(filepath.Glob(filepath.Join(folder, "*-00002-of-00003.safetensors")))(t)
+	testkit.OK(t, os.Remove(files[0]))
+	for rank, err := range onRanks(t, 2, func(c parallel.Comm) error {
+		k := k
+		k.batch = batch / c.Size()
+		_, r, _, err := trainRank(t, c, k, train.Options{}, x, y, 0)
+		if err != nil {
+			return err
+		}
+		_, err = r.Load(t.Context(), folder)
+		return err
+	}) {
+		if err == nil || !strings.Contains(err.Error(), "rank 0: sharded: open "+folder+": file 2 of 3: ") {
+			t.Errorf("rank %d: %v", rank, err)
+		}
+	}
+}
+
+// Checkpoints of another model, and parameters that cannot be told apart, are refused.
+func TestSaveRefused(t *testing.T) {
+	exec := small(t, "64MiB")
+	folder := filepath.Join(t.TempDir(), "state")
+	open := func(hidden int) *train.Runner {
+		n := testkit.Must(build(kind{batch: 8, hidden: hidden, rate: 0.1, descent: true}))(t)
+		return n.open(t, exec, train.Options{})
+	}
+	first := open(8)
+	testkit.OK(t, first.Save(t.Context(), folder, nil))
+	_, err := open(9).Load(t.Context(), folder)
+	testkit.WantError(t, "another model", err, train.ErrArgument, `is F32 of shape [2 8] in the checkpoint, and f32[2,9] here`)
+	_, err = first.Load(t.Context(), folder)
+	testkit.OK(t, err)
+
+	g := graph.New("unnamed")
+	w := testkit.Must(g.Parameter("", f32(4)))(t)
+	gradient := testkit.Must(g.Binary(graph.Mul, w, w))(t)
+	loss := testkit.Must(g.Reduce(graph.ReduceSum, gradient, 0))(t)
+	r := testkit.Must(train.Open(train.Step{Graph: g, Loss: loss, Gradients: []graph.Value{gradient},
+		State: []train.State{{Param: w, Next: testkit.Must(g.Binary(graph.Sub, w, gradient))(t)}}}, exec, train.Options{Compile: step.Options{}}))(t)
+	defer r.Close()
+	testkit.WantError(t, "no name", r.Save(t.Context(), folder, nil), train.ErrArgument, `is called ""`)
+	testkit.OK(t, r.Close())
+	testkit.WantError(t, "closed", r.Save(t.Context(), folder, nil), train.ErrClosed, "unnamed")
+	if _, err := first.Load(t.Context(), folder); err != nil {
+		t.Error(errors.Join(errors.New("a save that was refused changed the folder"), err))
+	}
+}
