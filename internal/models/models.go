@@ -13,6 +13,7 @@ import (
 	"github.com/pinion-gpu/pinion/dtype"
 	"github.com/pinion-gpu/pinion/internal/errs"
 	"github.com/pinion-gpu/pinion/step"
+	"github.com/pinion-gpu/pinion/step/train"
 )
 
 // Model is a graph with what runs it again and again.
@@ -24,8 +25,26 @@ type Model struct {
 	Batch   []int  // parameters that are another in each step of a user's: tokens, images, what they should give
 	Weights int64  // elements of all weights
 
-	outputs []graph.Value
-	initial []initial
+	outputs   []graph.Value
+	gradients []graph.Value // of the weights, before ranks average them
+	initial   []initial
+}
+
+// Training is the step of a model with an optimizer, as package train runs it. The model
+// must not average gradients of ranks itself.
+func (m *Model) Training() train.Step {
+	s := train.Step{Graph: m.Graph, Loss: m.outputs[0], Gradients: m.gradients}
+	for i, p := range m.Graph.Parameters() {
+		switch next := m.Next[i]; {
+		case slices.Contains(m.Batch, i):
+			s.Batch = append(s.Batch, p)
+		case next >= 0:
+			s.State = append(s.State, train.State{Param: p, Next: m.outputs[next]})
+		default:
+			s.State = append(s.State, train.State{Param: p})
+		}
+	}
+	return s
 }
 
 // initial is how a parameter begins.
@@ -174,6 +193,7 @@ func (b *builder) finish(loss graph.Value, o Optimizer, rate float64, ranks bool
 	}
 	for _, w := range b.weights {
 		g := b.wide(b.gradients[w])
+		b.model.gradients = append(b.model.gradients, g)
 		if ranks {
 			means, err := b.g.AllReduce(graph.AllReduceOptions{Mean: true}, g)
 			b.must(err)

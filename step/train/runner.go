@@ -178,6 +178,19 @@ func (d *division) within(s *Step, o step.Options, compile func(g *graph.Graph, 
 // micro-batch, as planned.
 func (r *Runner) PeakBytes() int64 { return r.bytes }
 
+// StateBytes is how much of [Runner.PeakBytes] is the state, on each of so many ranks that
+// share as the runner's do.
+func (r *Runner) StateBytes(ranks int) (bytes int64) {
+	for i, s := range r.s.State {
+		shape := s.Param.Shape()
+		if s := r.shares[i]; s != nil {
+			shape = (&share{s.elements, (s.elements + ranks - 1) / ranks}).of(shape)
+		}
+		bytes += shape.Bytes()
+	}
+	return bytes
+}
+
 // Executables are what runs each micro-batch, and what updates the weights: nil if that is
 // part of the first.
 func (r *Runner) Executables() (micro, update *step.Executable) { return r.micro, r.update }
@@ -323,37 +336,70 @@ func float(data []byte) float64 {
 	return float64(math.Float32frombits(binary.LittleEndian.Uint32(data)))
 }
 
-// runMicro runs a micro-batch, and returns its loss.
-func (r *Runner) runMicro(i int, batch func(int) ([]*step.Tensor, error)) (loss float64, err error) {
+// Measure times the tasks of a micro-batch, for [step.Executable.Predict], and leaves the
+// state as it is. All ranks call it.
+func (r *Runner) Measure(ctx context.Context, batch func(micro int) ([]*step.Tensor, error)) (times *step.Times, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.closed {
+		return nil, fmt.Errorf("train: graph %q: %w", r.s.Graph.Name(), ErrClosed)
+	}
+	for i, t := range r.state {
+		if t == nil {
+			return nil, r.missing(i)
+		}
+	}
+	err = r.withBatch(0, batch, func(inputs []*step.Tensor) error {
+		times, err = r.micro.Measure(ctx, inputs)
+		return err
+	})
+	return times, err
+}
+
+// withBatch calls fn with what a micro-batch reads.
+func (r *Runner) withBatch(i int, batch func(int) ([]*step.Tensor, error), fn func(inputs []*step.Tensor) error) error {
 	if r.first != nil && i < 2 {
 		if err := r.first.Write([]byte{byte(1 - i)}); err != nil {
-			return 0, err
+			return err
 		}
 	}
 	tensors, err := batch(i)
-	defer func() {
-		for _, t := range tensors {
-			if t != nil {
-				err = errors.Join(err, t.Free())
-			}
+	switch {
+	case err != nil:
+	case len(tensors) != len(r.s.Batch):
+		err = fmt.Errorf("%w: %d tensors for %d parameters of a batch", ErrArgument, len(tensors), len(r.s.Batch))
+	default:
+		inputs := slices.Concat(tensors, r.state, r.sums)
+		if r.first != nil {
+			inputs = append(inputs, r.first)
 		}
-	}()
-	if err != nil {
-		return 0, err
+		err = fn(inputs)
 	}
-	if len(tensors) != len(r.s.Batch) {
-		return 0, fmt.Errorf("%w: %d tensors for %d parameters of a batch", ErrArgument, len(tensors), len(r.s.Batch))
+	for _, t := range tensors {
+		if t != nil {
+			err = errors.Join(err, t.Free())
+		}
 	}
-	inputs := slices.Concat(tensors, r.state, r.sums)
-	if r.first != nil {
-		inputs = append(inputs, r.first)
-	}
+	return err
+}
+
+// runMicro runs a micro-batch, and returns its loss.
+func (r *Runner) runMicro(i int, batch func(int) ([]*step.Tensor, error)) (loss float64, err error) {
+	err = r.withBatch(i, batch, func(inputs []*step.Tensor) error {
+		loss, err = r.run(inputs)
+		return err
+	})
+	return loss, err
+}
+
+// run runs a micro-batch on its inputs.
+func (r *Runner) run(inputs []*step.Tensor) (loss float64, err error) {
 	donate := make([]bool, len(inputs))
 	for _, k := range r.d.microNext {
-		donate[len(tensors)+k] = true
+		donate[len(r.s.Batch)+k] = true
 	}
 	for k := range r.sums {
-		donate[len(tensors)+len(r.state)+k] = true
+		donate[len(r.s.Batch)+len(r.state)+k] = true
 	}
 	out, err := r.micro.Run(context.Background(), inputs, donate)
 	if err != nil {
