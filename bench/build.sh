@@ -26,7 +26,7 @@ for part in "$@"; do
 		gomlx=1
 		;;
 	link | processes | photos | top) ;;
-	parallel) tests+=(parallel/nccl) gomlx=1 ;;
+	parallel) programs+=(bench/ranks) tests+=(parallel/nccl) gomlx=1 ;;
 	moves) programs+=(bench/moves) ;;
 	peers) programs+=(bench/moves bench/feeding) tests+=(device/cuda transfer loader) ;;
 	outofcore | shares) programs+=(bench/outofcore) tests+=(blas/cublaslt outofcore) ;;

@@ -128,7 +128,7 @@ part_check() {
 }
 
 # Ranks on all GPUs of the host, one each, as torchrun starts them, beside NCCL in C++ and
-# PyTorch's DistributedDataParallel: three to four minutes.
+# PyTorch's DistributedDataParallel: four to five minutes.
 part_parallel() {
 	local ctas gpus wheels sizes=() most=1GiB launch
 	gpus=$(nvidia-smi -L | wc -l)
@@ -146,6 +146,8 @@ part_parallel() {
 	step "parallel: collectives"
 	$launch --no-python "$pinion" bench collectives --to $most --factor 8 --json >"$out/parallel/collectives.json"
 	"$tmp/nccl_collectives" >"$out/parallel/cpp-collectives-again.json"
+	step "parallel: what ranks share, and stages"
+	"$build/ranks" --device "${device%%:*}" ${QUICK:+--quick} >"$out/ranks.json"
 	step "parallel: a step"
 	$launch --no-python "$pinion" bench step "${sizes[@]}" --steps 20 --json >"$out/parallel/step-gpt.json"
 	for ctas in 4 16; do # multiprocessors that NCCL takes from products meanwhile

@@ -32,6 +32,7 @@ func report(runs []*run) string {
 		}
 		writeOutOfCore(&w, r.compared[outofcore])
 		writeSteps(&w, r.compared[steps])
+		writeCompared(&w, ranked, r.compared[ranked])
 		for _, f := range r.moves {
 			f.write(&w, r.peers)
 		}
