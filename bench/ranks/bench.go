@@ -47,7 +47,7 @@ func (b *bench) measure() error {
 	for _, g := range []struct {
 		name    string
 		measure func() error
-	}{{"share", b.share}, {"stages", b.stages}} {
+	}{{"share", b.share}, {"stages", b.stages}, {"split", b.split}} {
 		if b.only != "" && !slices.Contains(strings.Split(b.only, ","), g.name) {
 			continue
 		}

@@ -1,7 +1,7 @@
 // Command ranks measures training steps of several ranks, in the kinds of parallelism that
-// there are: what ranks share, and stages of a pipeline. Ranks are goroutines, each with
-// a GPU of its own, or all on the host. It prints a document in the peers' form (see
-// bench/README.md).
+// there are: what ranks share, stages of a pipeline, and weights that ranks split. Ranks
+// are goroutines, each with a GPU of its own, or all on the host. It prints a document in
+// the peers' form (see bench/README.md).
 //
 //	go run ./bench/ranks --device cuda > ranks.json
 //	go run ./bench/ranks --device host --ranks 2 --quick
@@ -52,7 +52,7 @@ func main() {
 	flag.IntVar(&o.model.Batch, "batch", 16, "sequences of a rank, and of a step in stages two for each micro-batch")
 	flag.IntVar(&o.model.Length, "length", 1024, "tokens of a sequence")
 	flag.IntVar(&o.model.Vocabulary, "vocabulary", 32768, "different tokens")
-	flag.StringVar(&o.only, "only", "", "measure only share or stages, separated by commas")
+	flag.StringVar(&o.only, "only", "", "measure only share, stages or split, separated by commas")
 	flag.BoolVar(&o.quick, "quick", false, "small sizes, to see that everything works")
 	flag.Parse()
 	harness.Main("ranks", func(ctx context.Context, w io.Writer) error { return run(ctx, o, w) })
@@ -62,7 +62,7 @@ func main() {
 func run(ctx context.Context, o options, w io.Writer) (err error) {
 	if o.quick {
 		o.repeats, o.micro, o.bucket = 2, 4, 64<<10
-		o.model.Layers, o.model.Width, o.model.Heads, o.model.Batch, o.model.Length, o.model.Vocabulary = 4, 64, 2, 2, 16, 64
+		o.model.Layers, o.model.Width, o.model.Heads, o.model.Batch, o.model.Length, o.model.Vocabulary = 2, 64, 2, 2, 16, 64
 		o.model.Type = dtype.F32
 	}
 	devices, comms, err := open(o)

@@ -7,12 +7,14 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 
 	"github.com/pinion-gpu/pinion/step/graph"
 
 	"github.com/pinion-gpu/pinion/dtype"
 	"github.com/pinion-gpu/pinion/internal/errs"
 	"github.com/pinion-gpu/pinion/step"
+	"github.com/pinion-gpu/pinion/step/spmd"
 	"github.com/pinion-gpu/pinion/step/train"
 )
 
@@ -45,6 +47,21 @@ func (m *Model) Training() train.Step {
 		}
 	}
 	return s
+}
+
+// Megatron are the weights of the blocks of a transformer's step, as ranks split them in
+// Megatron-LM: what comes first in attention and perceptron by columns, what comes second
+// by rows.
+func Megatron(s *train.Step) (splits []spmd.Split) {
+	for _, st := range s.State {
+		switch _, kind, _ := strings.Cut(st.Param.Node().Attr.(*graph.Input).Name, ": "); kind {
+		case "query", "key", "value", "gate", "up":
+			splits = append(splits, spmd.Split{Value: st.Param, Axis: 1})
+		case "out", "down", "offset up":
+			splits = append(splits, spmd.Split{Value: st.Param, Axis: 0})
+		}
+	}
+	return splits
 }
 
 // initial is how a parameter begins.

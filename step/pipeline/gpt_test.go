@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 
@@ -27,7 +28,6 @@ func gpt(t *testing.T) *network {
 	c := models.GPT{Layers: 4, Width: 16, Heads: 2, Batch: 2, Length: 8, Vocabulary: vocabulary, Optimizer: models.Adam, LearningRate: 1e-2}
 	m := testkit.Must(c.Model())(t)
 	n := &network{initial: map[graph.Value][]byte{}}
-	n.Graph = m.Graph
 	dev := testkit.Must(device.Open("host:64MiB"))(t)
 	defer dev.Close()
 	exec := testkit.Must(host.Open(dev))(t)
@@ -35,26 +35,15 @@ func gpt(t *testing.T) *network {
 	memory := testkit.Must(step.OpenMemory(dev, nil))(t)
 	defer memory.Close()
 	start := testkit.Must(m.Start(context.Background(), exec, memory, 7))(t)
-	params := m.Graph.Parameters()
-	for i, p := range params {
+	n.Step = m.Training()
+	for i, p := range m.Graph.Parameters() {
 		b := make([]byte, p.Shape().Bytes())
 		testkit.OK(t, start[i].Read(b))
 		testkit.OK(t, start[i].Free())
-		if i < 2 {
-			n.Batch = append(n.Batch, p)
-			continue
-		}
-		n.initial[p] = b
-		st := train.State{Param: p}
-		if k := m.Next[i]; k >= 0 {
-			st.Next = m.Graph.Outputs()[k]
-		}
-		n.State = append(n.State, st)
-		if name(p) != "steps" && strings.HasSuffix(name(p), ": mean") { // 0.9 of it and 0.1 of the gradient
-			n.Gradients = append(n.Gradients, st.Next.Node().Inputs[1].Node().Inputs[0])
+		if !slices.Contains(m.Batch, i) {
+			n.initial[p] = b
 		}
 	}
-	n.Loss = m.Graph.Outputs()[0]
 	n.data = func(step, micro int) [][]byte {
 		rng := rand.New(rand.NewPCG(uint64(step), uint64(micro)))
 		both := make([][]byte, 2)

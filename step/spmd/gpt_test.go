@@ -19,38 +19,8 @@ import (
 
 // stepOf is the training step of a model, which an optimizer updates.
 func stepOf(t *testing.T, model interface{ Model() (*models.Model, error) }) *train.Step {
-	m := testkit.Must(model.Model())(t)
-	s := &train.Step{Graph: m.Graph, Loss: m.Graph.Outputs()[0]}
-	for i, p := range m.Graph.Parameters() {
-		switch {
-		case slices.Contains(m.Batch, i):
-			s.Batch = append(s.Batch, p)
-		case m.Next[i] >= 0:
-			next := m.Graph.Outputs()[m.Next[i]]
-			s.State = append(s.State, train.State{Param: p, Next: next})
-			// Of SGD, a weight less its gradient times the rate; of Adam, 0.9 of the mean and 0.1 of the gradient.
-			if n := next.Node(); n.Op == graph.Sub && n.Inputs[1].Node().Inputs[0].Node().Op != graph.Div || strings.HasSuffix(nameOf(p), ": mean") {
-				s.Gradients = append(s.Gradients, n.Inputs[1].Node().Inputs[0])
-			}
-		default:
-			s.State = append(s.State, train.State{Param: p})
-		}
-	}
-	return s
-}
-
-// megatron splits the blocks of a GPT as Megatron-LM does: the first product of attention
-// and perceptron by columns, the second by rows.
-func megatron(s *train.Step) (splits []spmd.Split) {
-	for _, st := range s.State {
-		switch _, kind, _ := strings.Cut(nameOf(st.Param), ": "); kind {
-		case "query", "key", "value", "gate", "up":
-			splits = append(splits, spmd.Split{Value: st.Param, Axis: 1})
-		case "out", "down", "offset up":
-			splits = append(splits, spmd.Split{Value: st.Param, Axis: 0})
-		}
-	}
-	return splits
+	s := testkit.Must(model.Model())(t).Training()
+	return &s
 }
 
 func nameOf(p graph.Value) string { return p.Node().Attr.(*graph.Input).Name }
@@ -115,7 +85,7 @@ func TestTransformers(t *testing.T) {
 	plain.PlainAttention = true
 	descent.Optimizer, descent.LearningRate = models.SGD, 0.1
 	rows := func(s *train.Step) []spmd.Split {
-		return append(megatron(s), spmd.Split{Value: find(s, "tokens' table"), Axis: 0}, spmd.Split{Value: find(s, "head"), Axis: 1})
+		return append(models.Megatron(s), spmd.Split{Value: find(s, "tokens' table"), Axis: 0}, spmd.Split{Value: find(s, "head"), Axis: 1})
 	}
 	for i, test := range []struct {
 		name  string
@@ -123,21 +93,21 @@ func TestTransformers(t *testing.T) {
 		ranks []int
 		split func(s *train.Step) []spmd.Split
 	}{
-		{"by hand", small, []int{1, 2, 4}, megatron},
+		{"by hand", small, []int{1, 2, 4}, models.Megatron},
 		{"descent", descent, []int{2, 4}, rows},
 		{"what follows", small, []int{2}, func(s *train.Step) []spmd.Split { return named(s, 1, "query", "key", "value", "up") }},
 		{"one weight", small, []int{2}, func(s *train.Step) []spmd.Split { return named(s, 0, "query") }},
-		{"plain attention", plain, []int{4}, megatron},
+		{"plain attention", plain, []int{4}, models.Megatron},
 		{"head", small, []int{2}, func(s *train.Step) []spmd.Split {
-			return append(megatron(s), spmd.Split{Value: find(s, "head"), Axis: 1})
+			return append(models.Megatron(s), spmd.Split{Value: find(s, "head"), Axis: 1})
 		}},
 		{"rows of the vocabulary", small, []int{2, 4}, rows},
 		{"width", small, []int{2}, func(s *train.Step) []spmd.Split {
-			return append(megatron(s), spmd.Split{Value: find(s, "tokens' table"), Axis: 1})
+			return append(models.Megatron(s), spmd.Split{Value: find(s, "tokens' table"), Axis: 1})
 		}},
 		{"batch", small, []int{2}, batch},
-		{"batch and weights", small, []int{2}, func(s *train.Step) []spmd.Split { return append(megatron(s), batch(s)...) }},
-		{"llama", models.Llama{GPT: small, Hidden: 48}, []int{2}, megatron},
+		{"batch and weights", small, []int{2}, func(s *train.Step) []spmd.Split { return append(models.Megatron(s), batch(s)...) }},
+		{"llama", models.Llama{GPT: small, Hidden: 48}, []int{2}, models.Megatron},
 	} {
 		micro := 1 + i%2
 		t.Run(test.name, func(t *testing.T) {
@@ -174,7 +144,7 @@ func TestMegatron(t *testing.T) {
 		s := stepOf(t, model)
 		for _, ranks := range []int{2, 4} {
 			for rows := range 2 {
-				splits := append(megatron(s), []spmd.Split{{Value: find(s, "tokens' table"), Axis: 0}}[:rows]...)
+				splits := append(models.Megatron(s), []spmd.Split{{Value: find(s, "tokens' table"), Axis: 0}}[:rows]...)
 				r := testkit.Must(spmd.Partition(s, ranks, 1, splits))(t).Report
 				each := int64(model.Batch * model.Length * model.Width * 4)
 				for pass, want := range map[spmd.Pass]int{spmd.Forward: 2*layers + rows, spmd.Backward: 2 * layers} {
@@ -196,7 +166,7 @@ func TestBF16(t *testing.T) {
 	model.Type = dtype.BF16
 	s := stepOf(t, model)
 	in := start(s, small.Vocabulary, 1)
-	got, p := onRanks(t, s, 2, megatron(s), in, 5)
+	got, p := onRanks(t, s, 2, models.Megatron(s), in, 5)
 	testkit.OK(t, near(got.losses, onOne(t, s, in, 5).losses, 1e-2, 0))
 	if _, bytes := p.Report.Count(spmd.Forward, graph.AllReduce); bytes != 4*2*8*32*2 {
 		t.Errorf("sums are not of 16 bits: %v", &p.Report)
