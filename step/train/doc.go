@@ -15,6 +15,8 @@
 //
 //   - [Open] compiles it, as one graph, or as one for each micro-batch and one for the
 //     update. The sums of gradients stay on the device, and count in the budget.
+//   - Ranks share what they are given: batches, and what [Sharing] says of the state.
+//   - [Runner.Save] and [Runner.Load] keep the state, with any number of ranks.
 //   - [Scaler] adds loss scaling that adapts to a graph while it is built.
 //   - [Fit] finds the largest micro-batch for a budget.
 //   - [Buckets] are executables for inputs of different lengths.
