@@ -4,15 +4,12 @@ import (
 	"bytes"
 	"errors"
 	"slices"
-	"sync"
 	"testing"
 
-	"github.com/pinion-gpu/pinion/device"
 	"github.com/pinion-gpu/pinion/dtype"
 	"github.com/pinion-gpu/pinion/internal/models"
 	"github.com/pinion-gpu/pinion/internal/testkit"
 	"github.com/pinion-gpu/pinion/parallel"
-	"github.com/pinion-gpu/pinion/parallel/local"
 	"github.com/pinion-gpu/pinion/step"
 	"github.com/pinion-gpu/pinion/step/auto"
 	"github.com/pinion-gpu/pinion/step/graph"
@@ -58,7 +55,7 @@ func TestShareWeights(t *testing.T) {
 		state [][]byte
 		ops   map[graph.Op]int64 // bytes
 	}
-	run := func(c parallel.Comm, share train.Sharing, accumulate int) (_ *rank, err error) {
+	run := func(c parallel.Comm, share train.Sharing, accumulate int, autocast dtype.DType) (_ *rank, err error) {
 		n, err := gpt(m)
 		if err != nil {
 			return nil, err
@@ -68,7 +65,7 @@ func TestShareWeights(t *testing.T) {
 			return nil, err
 		}
 		defer exec.Close()
-		r, err := train.Open(n.Step, exec, train.Options{Share: share, Accumulate: accumulate, Compile: step.Options{Ranks: c, BucketBytes: 64 << 10}})
+		r, err := train.Open(n.Step, exec, train.Options{Share: share, Accumulate: accumulate, Autocast: autocast, Compile: step.Options{Ranks: c, BucketBytes: 64 << 10}})
 		if err != nil {
 			return nil, err
 		}
@@ -129,27 +126,21 @@ func TestShareWeights(t *testing.T) {
 		}
 		return out, nil
 	}
+	ranks := func(share train.Sharing, accumulate int, autocast dtype.DType) []*rank {
+		results := make([]*rank, size)
+		for _, err := range onRanks(t, size, func(c parallel.Comm) (err error) {
+			results[c.Rank()], err = run(c, share, accumulate, autocast)
+			return err
+		}) {
+			testkit.OK(t, err)
+		}
+		return results
+	}
+	weights := 4 * m.Weights
 	for _, accumulate := range []int{1, 3} {
 		var all [train.ShareWeights + 1]*rank
 		for share := range train.Sharing(len(all)) {
-			var devices []device.Device
-			for range size {
-				dev := testkit.Must(device.Open("host:64MiB"))(t)
-				defer dev.Close()
-				devices = append(devices, dev)
-			}
-			results, errs := make([]*rank, size), make([]error, size)
-			comms := testkit.Must(local.New(devices...))(t)
-			var together sync.WaitGroup
-			for i, c := range comms {
-				together.Go(func() {
-					if results[i], errs[i] = run(c, share, accumulate); errs[i] != nil {
-						c.Abort(errs[i])
-					}
-				})
-			}
-			together.Wait()
-			testkit.OK(t, errors.Join(errs...))
+			results := ranks(share, accumulate, 0)
 			all[share] = results[0]
 			for i := range results[0].state {
 				if !bytes.Equal(results[0].state[i], results[1].state[i]) {
@@ -163,7 +154,6 @@ func TestShareWeights(t *testing.T) {
 				}
 			}
 		}
-		weights := 4 * m.Weights
 		saved := all[train.ShareNothing].peak - all[train.ShareWeights].peak
 		want := weights // half of weights and means
 		if accumulate > 1 {
@@ -176,5 +166,8 @@ func TestShareWeights(t *testing.T) {
 		if n := all[train.ShareWeights].ops[graph.AllGather]; n < weights*19/10 || n > weights*21/10 {
 			t.Errorf("%d micro-batches: %d bytes are gathered, of weights of %d, twice", accumulate, n, weights)
 		}
+	}
+	if n := ranks(train.ShareWeights, 1, dtype.BF16)[0].ops[graph.AllGather]; n < weights*9/10 || n > weights*11/10 {
+		t.Errorf("in 16 bits, %d bytes are gathered, of weights of %d, twice", n, weights)
 	}
 }
