@@ -111,7 +111,7 @@ func (m mpirun) run(t testing.TB, ranks int, name string, env ...string) (string
 	defer cancel()
 	cmd := exec.CommandContext(ctx, m.command[0], append(m.command[1:len(m.command):len(m.command)], "-n", fmt.Sprint(ranks), self)...)
 	cmd.Env = append(append(os.Environ(), program+"="+name), env...)
-	cmd.WaitDelay = 5 * time.Second
+	cmd.WaitDelay = 15 * time.Second // slurm.sh ends four processes, and shows logs
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
 	var out strings.Builder
 	cmd.Stdout, cmd.Stderr = &out, &out

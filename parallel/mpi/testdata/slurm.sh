@@ -41,13 +41,11 @@ PartitionName=all Nodes=ALL Default=YES
 END
 
 daemons=()
+declare -A ports=() # where they listen
 finish() {
 	local status=$?
 	trap '' INT TERM # timeout sends two
-	for ((i = ${#daemons[@]} - 1; i >= 0; i--)); do
-		kill "${daemons[i]}" 2>/dev/null || true
-		wait "${daemons[i]}" || true
-	done
+	for ((i = ${#daemons[@]} - 1; i >= 0; i--)); do stop "${daemons[i]}"; done
 	[ $status -eq 0 ] || tail -n 30 "$dir"/*.log >&2
 	rm -rf "$dir"
 }
@@ -57,6 +55,23 @@ trap 'exit 1' INT TERM
 daemon() { # COMMAND…
 	setsid "$@" </dev/null >>"$dir/$1.log" 2>&1 & # out of reach of ^C
 	daemons+=($!)
+}
+
+# slurmctld and slurmd look whether they are to end, and then wait for a connection, however
+# long that takes: a signal between the two does not end them until one comes.
+stop() { # PID
+	local pid=$1 n
+	kill "$pid" 2>/dev/null || true
+	for ((n = 0; n < 60; n++)); do
+		kill -0 "$pid" 2>/dev/null || break
+		sleep 0.05
+		[ -z "${ports[$pid]-}" ] || listens "${ports[$pid]}" || true
+	done
+	if kill -0 "$pid" 2>/dev/null; then
+		echo "slurm.sh: has not ended for 3 seconds: $(ps -o args= "$pid")" >&2
+		kill -KILL "$pid" || true
+	fi
+	wait "$pid" 2>/dev/null || true
 }
 
 alive() { # ends the script if one of them has ended
@@ -70,7 +85,9 @@ daemon munged --foreground --force --key-file="$dir/munge.key" --socket="$dir/mu
 	--pid-file="$dir/munge.pid" --seed-file="$dir/munge.seed"
 until [ -S "$dir/munge.socket" ]; do sleep 0.1; alive; done
 daemon slurmctld -D -c
+ports[$!]=$port
 daemon slurmd -D
+ports[$!]=$((port + 1))
 until sinfo --noheader --states idle 2>/dev/null | grep -q "$host"; do sleep 0.2; alive; done
 "$@" </dev/null &
 daemons+=($!) # it ends first
