@@ -359,6 +359,9 @@ func TestReservedIsGivenBack(t *testing.T) {
 // While a large picture that libturbojpeg left waits for the memory of the Go
 // decoder, it holds none: what it had is not counted any more.
 func TestLargeOddJPEGWaitsWithoutMemory(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it only computes")
+	}
 	if !turbojpeg.Available() {
 		t.Skip("libturbojpeg is not installed")
 	}

@@ -244,6 +244,9 @@ func fused(layers int) Graph {
 // TestFused plans a step in which what costs least to compute again, one value at a time,
 // is not what should be: a normalisation wants the product before it.
 func TestFused(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it only computes")
+	}
 	g := fused(24)
 	whole := testkit.Must(Make(g, Options{}))(t)
 	for _, c := range []struct {

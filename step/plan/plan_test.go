@@ -632,6 +632,9 @@ func TestImpossible(t *testing.T) {
 // TestImpossibleChain asks what the least is that a chain of equal layers takes: the same
 // for all budgets that are too small, and it is enough.
 func TestImpossibleChain(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it only computes")
+	}
 	g := chainOf(rand.New(rand.NewPCG(1, 1)), 64)
 	for i := range g.Values {
 		g.Values[i].Bytes = 1024

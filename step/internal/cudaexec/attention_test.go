@@ -64,6 +64,9 @@ func (b *builder) attention(a attended) []graph.Value {
 // Results are near those of the host: numbers are rounded once where both are (bf16 has 8
 // bits, f16 has 11), and sums of gradients have as many terms as there are queries.
 func TestAttention(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it only computes")
+	}
 	e := openTest(t)
 	e.attends = attentions{}
 	causal, behind := graph.AttentionOptions{Causal: true}, graph.AttentionOptions{HeadsBehind: true}
@@ -207,6 +210,9 @@ func TestAttentionVariable(t *testing.T) {
 // With gradients of scores in scratch memory, results are those without, to rounding, also
 // where the batch goes in parts.
 func TestAttentionStored(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it only computes")
+	}
 	e := openTest(t)
 	e.attends = attentions{stored: true}
 	usual, usualGathering := mostStored, gathering

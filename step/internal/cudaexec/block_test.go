@@ -151,6 +151,9 @@ func (b *builder) attentionOfParts(q, k, v graph.Value) (graph.Value, backward) 
 }
 
 func TestBlock(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it only computes")
+	}
 	e := openTest(t)
 	for d, slack := range map[dtype.DType]float64{dtype.F32: 500, dtype.BF16: 40} {
 		for _, whole := range []bool{false, true} {

@@ -18,6 +18,9 @@ import (
 // Within a budget, a normalised row is made again of the row, and an activation beside its
 // gradient. The results are the same bits.
 func TestRemake(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it only computes")
+	}
 	e := openTest(t)
 	c := models.GPT{Layers: 2, Width: 64, Heads: 2, Batch: 2, Length: 128, Vocabulary: 32, Type: dtype.BF16}
 	if _, ok := device.As[device.Launcher](e.dev); ok { // so that products' scratch memory is not most of it
