@@ -137,7 +137,11 @@ func TestShareWeights(t *testing.T) {
 		return results
 	}
 	weights := 4 * m.Weights
-	for _, accumulate := range []int{1, 3} {
+	micro := []int{1, 3}
+	if testing.Short() {
+		micro = micro[1:]
+	}
+	for _, accumulate := range micro {
 		var all [train.ShareWeights + 1]*rank
 		for share := range train.Sharing(len(all)) {
 			results := ranks(share, accumulate, 0)
