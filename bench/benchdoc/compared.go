@@ -37,7 +37,7 @@ var comparedKinds = map[string]struct {
 	weights: {"a checkpoint into device memory", "From before the header is read until all tensors are there.", "target", targetText},
 	outofcore: {"products larger than device memory", "The floor of a product is the larger of its time in core and of the fewest bytes that any blocking must move.",
 		"of the floor", floorText},
-	steps: {"training steps", "Memory is the most that was allocated.", "target", targetText},
+	steps:  {"training steps", "Memory is the most that was allocated.", "target", targetText},
 	ranked: {"steps of several ranks", "Each rank has a device. Simulated rows are made of the times of tasks, and of how fast the ranks are together.", "target", targetText},
 	traced: {"what --trace costs pinion feed", "The time of a batch with it over that without, of two runs next to each other; the pace of a run is the median over its epochs but the first two.",
 		"target", targetText},

@@ -22,7 +22,6 @@ import (
 	"github.com/pinion-gpu/pinion/internal/stats"
 	"github.com/pinion-gpu/pinion/parallel"
 	"github.com/pinion-gpu/pinion/step"
-	"github.com/pinion-gpu/pinion/step/auto"
 	"github.com/pinion-gpu/pinion/step/graph"
 	"github.com/pinion-gpu/pinion/step/train"
 )
@@ -40,6 +39,7 @@ type bench struct {
 	ctx     context.Context
 	devices []device.Device
 	comms   []parallel.Comm
+	execs   []step.Executor // of ranks: kernels are made once for all kinds
 	harness.Document[row]
 }
 
@@ -100,11 +100,7 @@ func (b *bench) time(comms []parallel.Comm, m *models.Model, open func(c paralle
 	out := result{seconds: make([]float64, b.repeats), losses: make([]float64, warm)}
 	var mu sync.Mutex
 	err := onRanks(comms, func(c parallel.Comm) (err error) {
-		exec, err := auto.Open(c.Device())
-		if err != nil {
-			return err
-		}
-		defer func() { err = joined(err, exec.Close()) }()
+		exec := b.execs[c.Rank()]
 		r, err := open(c, s, exec)
 		if err != nil {
 			return err

@@ -28,6 +28,7 @@ import (
 	"github.com/pinion-gpu/pinion/parallel"
 	"github.com/pinion-gpu/pinion/parallel/local"
 	"github.com/pinion-gpu/pinion/parallel/nccl"
+	"github.com/pinion-gpu/pinion/step/auto"
 )
 
 type options struct {
@@ -71,7 +72,18 @@ func run(ctx context.Context, o options, w io.Writer) (err error) {
 	}
 	b := &bench{options: o, ctx: ctx, devices: devices, comms: comms,
 		Document: harness.NewDocument[row](devices[0], "ranks", o.repeats)}
-	err = b.measure()
+	for _, dev := range devices {
+		exec, openErr := auto.Open(dev)
+		if err = joined(err, openErr); openErr == nil {
+			b.execs = append(b.execs, exec)
+		}
+	}
+	if err == nil {
+		err = b.measure()
+	}
+	for _, exec := range b.execs {
+		err = joined(err, exec.Close())
+	}
 	for _, c := range comms {
 		if err != nil {
 			c.Abort(err)
