@@ -7,6 +7,7 @@
 //	ck, err := sharded.Open("run/state")
 //	defer ck.Close()
 //	err = ck.Read(ctx, "w", from, data)
+//	err = ck.Merge(ctx, "model.safetensors") // whole values, for other programs
 //
 // Elements are counted in the whole value, row by row, so pieces are ranges of numbers and
 // have nothing to do with rows. All ranks need the same folder: on several machines, one of
