@@ -8,6 +8,7 @@ import (
 	"github.com/gomlx/compute"
 	"github.com/pinion-gpu/pinion/device"
 	_ "github.com/pinion-gpu/pinion/device/all"
+	"github.com/pinion-gpu/pinion/parallel"
 	"github.com/pinion-gpu/pinion/step"
 	"github.com/pinion-gpu/pinion/step/auto"
 	"github.com/pinion-gpu/pinion/step/plan"
@@ -18,10 +19,14 @@ import (
 // Name is the backend's in configurations of GoMLX: "pinion:host".
 const Name = "pinion"
 
-// MeanOfRanks begins the names of functions that return what they are given: with
-// [Options].Ranks, a call of one is the mean of what ranks give it. Package ranks makes them,
-// since GoMLX's own operation is for devices of one process.
-const MeanOfRanks = "pinion: mean of ranks"
+// What ranks do together begins the names of functions: with [Options].Ranks, a call of one
+// is that, and not what the function does. Package ranks makes them, since GoMLX's own
+// operations are for devices of one process.
+const (
+	MeanOfRanks     = "pinion: mean of ranks"              // of what they give it
+	ShareOfMean     = "pinion: share of the mean of ranks" // this rank's, of the first axis
+	GatherFromRanks = "pinion: gather from ranks"          // one behind the other; of two operands, in the place of the second, with its shape
+)
 
 // What may go wrong with what was there once.
 var (
@@ -137,6 +142,9 @@ func (b *Backend) close() error {
 // Device is where the backend's buffers are and its steps run. A loader that feeds it is
 // made on it. [Backend.Finalize] closes it, unless it is [Options].On.
 func (b *Backend) Device() device.Device { return b.device }
+
+// Ranks are [Options].Ranks.
+func (b *Backend) Ranks() parallel.Comm { return b.opts.Ranks }
 
 // Stats reports the device memory of buffers and steps. What [Backend.Wrap] made a buffer
 // of is not in it.

@@ -163,16 +163,44 @@ func (f *function) Call(callee compute.Function, inputs ...compute.Value) ([]com
 	if err != nil {
 		return nil, err
 	}
-	var out []graph.Value
-	if f.builder.backend.opts.Ranks != nil && strings.HasPrefix(c.name, MeanOfRanks) {
-		out, err = f.graph.AllReduce(graph.AllReduceOptions{Mean: true}, in...)
-	} else {
+	out, err := f.together(c, in)
+	if out == nil && err == nil {
 		out, err = f.graph.Inline(c.graph, in...)
 	}
 	if err != nil {
 		return nil, errors.WithStack(err)
 	}
 	return values(out), nil
+}
+
+// together is a call of what ranks do together, or nil if the function is something else.
+func (f *function) together(c *function, in []graph.Value) (out []graph.Value, err error) {
+	ranks := f.builder.backend.opts.Ranks
+	if ranks == nil {
+		return nil, nil
+	}
+	mean := graph.AllReduceOptions{Mean: true}
+	switch {
+	case strings.HasPrefix(c.name, MeanOfRanks):
+		out, err = f.graph.AllReduce(mean, in...)
+	case strings.HasPrefix(c.name, ShareOfMean):
+		out, err = f.graph.ReduceScatter(mean, ranks.Size(), in...)
+	case strings.HasPrefix(c.name, GatherFromRanks) && len(in) == 2:
+		var v graph.Value
+		v, err = f.graph.AllGatherInto(ranks.Size(), in[1], in[0])
+		out = []graph.Value{v}
+	case strings.HasPrefix(c.name, GatherFromRanks):
+		out, err = f.graph.AllGather(ranks.Size(), in...)
+	}
+	if err != nil {
+		return nil, err
+	}
+	for i, v := range out {
+		if i >= len(c.results) || !v.Shape().Equal(c.results[i].Shape()) {
+			return nil, fmt.Errorf("%s: %w: %q is called by %d ranks, for whom result %d is %v", Name, ErrArgument, c.name, ranks.Size(), i, v.Shape())
+		}
+	}
+	return out, nil
 }
 
 // If implements [compute.Function]. Both branches are computed, and one is chosen.

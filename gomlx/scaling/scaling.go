@@ -82,9 +82,10 @@ func (o *Optimizer) UpdateGraph(scope *model.Scope, g *graph.Graph, loss *graph.
 	scale, good, skipped := element(0), element(1), element(2)
 
 	gradients := scope.BuildTrainableVariablesGradientsGraph(graph.Mul(loss, graph.ConvertDType(scale, loss.DType())))
-	inner := o.inner
-	if r, ok := inner.(*ranks.Optimizer); ok { // all ranks leave a step out, or none
-		gradients, inner = r.Mean(gradients), r.Unwrap()
+	update := o.inner.(withGradients).UpdateGraphWithGradients
+	together, onRanks := o.inner.(*ranks.Optimizer)
+	if onRanks {
+		gradients, update = together.Mean(gradients), together.UpdateGraphWithMeans
 	}
 	finite := graph.Const(g, true)
 	inverse := graph.Reciprocal(scale)
@@ -95,6 +96,9 @@ func (o *Optimizer) UpdateGraph(scope *model.Scope, g *graph.Graph, loss *graph.
 		finite = graph.LogicalAnd(finite, graph.LogicalAll(graph.IsFinite(v)))
 		gradients[i] = graph.Mul(v, graph.ConvertDType(inverse, v.DType()))
 	}
+	if onRanks { // all leave a step out, or none
+		finite = together.All(finite)
+	}
 
 	before := map[*model.Variable]*graph.Node{}
 	for v := range scope.Store().IterVariables() {
@@ -102,7 +106,7 @@ func (o *Optimizer) UpdateGraph(scope *model.Scope, g *graph.Graph, loss *graph.
 			before[v] = v.NodeValue(g)
 		}
 	}
-	inner.(withGradients).UpdateGraphWithGradients(scope, gradients, loss.DType())
+	update(scope, gradients, loss.DType())
 	var changed []*model.Variable
 	for v := range scope.Store().IterVariables() {
 		if v.ChangedInGraph(g) {

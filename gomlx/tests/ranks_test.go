@@ -24,7 +24,7 @@ import (
 )
 
 // Two ranks with half of the samples each train as one device with all of them, also within
-// a budget, in 16 bits, with several batches a step, and with scaled losses.
+// a budget, in 16 bits, with several batches a step, with scaled losses, and sharing updates.
 func TestRanks(t *testing.T) {
 	const size = 2
 	all := tasks()
@@ -34,6 +34,7 @@ func TestRanks(t *testing.T) {
 		amp        dtype.DType
 		scaled     bool
 		budget     bool
+		share      bool
 		tolerance  float64
 	}{
 		"MLP":         {task: "MLP", tolerance: 1e-4},
@@ -42,6 +43,14 @@ func TestRanks(t *testing.T) {
 		"budget":      {task: "GPT", budget: true, tolerance: 1e-3},
 		"bf16":        {task: "GPT", amp: dtype.BF16, tolerance: 0.03},
 		"scaled":      {task: "MLP", amp: dtype.F16, scaled: true, tolerance: 0.03},
+
+		"shared MLP":         {task: "MLP", share: true, tolerance: 1e-4},
+		"shared CNN":         {task: "CNN", share: true, tolerance: 0.1}, // batches of half the size are normalised
+		"shared GPT":         {task: "GPT", share: true, tolerance: 1e-3},
+		"shared accumulated": {task: "MLP", share: true, accumulate: 2, tolerance: 1e-4},
+		"shared budget":      {task: "GPT", share: true, budget: true, tolerance: 1e-3},
+		"shared bf16":        {task: "GPT", share: true, amp: dtype.BF16, tolerance: 0.03},
+		"shared scaled":      {task: "MLP", share: true, amp: dtype.F16, scaled: true, tolerance: 0.03},
 	} {
 		t.Run(name, func(t *testing.T) {
 			k := all[c.task]
@@ -54,7 +63,11 @@ func TestRanks(t *testing.T) {
 				defer backend.Finalize()
 				opt := optimizer.Adam().LearningRate(0.01).Done()
 				if o.Ranks != nil {
-					if opt, err = ranks.New(opt); err != nil {
+					wrap := ranks.New
+					if c.share {
+						wrap = ranks.Share
+					}
+					if opt, err = wrap(opt); err != nil {
 						return nil, err
 					}
 				}

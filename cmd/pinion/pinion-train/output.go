@@ -23,6 +23,7 @@ type output struct {
 	session.Config
 	Parameters int    `json:"parameters"` // numbers that the model learns
 	AMP        string `json:"amp"`
+	Share      bool   `json:"share,omitempty"` // of Adam's moments, by ranks
 
 	Steps       int       `json:"steps"`      // of this run
 	FirstStep   int       `json:"first_step"` // counted from 1, those before a checkpoint included
@@ -55,7 +56,7 @@ type output struct {
 
 func newOutput(data string, f *trainFlags, dev device.Info) *output {
 	return &output{
-		Record: provenance.Now().On(dev.ID, dev.Name), Data: data, Config: f.config, AMP: f.amp, BudgetBytes: f.budget,
+		Record: provenance.Now().On(dev.ID, dev.Name), Data: data, Config: f.config, AMP: f.amp, Share: f.share, BudgetBytes: f.budget,
 		CheckpointFolder: f.checkpoint, PlotFile: f.plot, Losses: []float64{}, Skipped: []int{},
 	}
 }

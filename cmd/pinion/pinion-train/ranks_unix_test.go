@@ -81,6 +81,30 @@ func TestRanks(t *testing.T) {
 	sameLosses(t, "2 ranks with 2 batches each", accumulated.Losses[:1], want.Losses[:1])
 }
 
+// Ranks that share what Adam keeps train as one process, too, each with less memory. Their
+// checkpoints are those of any number of ranks, shared or not.
+func TestRanksShare(t *testing.T) {
+	text, folder := book(t, 400), filepath.Join(t.TempDir(), "run")
+	model := []string{text, "--layers", "1", "--width", "16", "--heads", "2", "--context", "16"}
+	args := func(more ...string) []string { return append(model[:len(model):len(model)], more...) }
+	want := trained(t, args("--batch", "8", "--steps", "12")...)
+	first := trainedBy(t, 4, args("--share", "--batch", "2", "--steps", "3", "--checkpoint", folder)...)
+	sameLosses(t, "4 ranks", first.Losses, want.Losses[:3])
+	if a, b := first.Memory.Optimizer, want.Memory.Optimizer; !first.Share || a*4 < b || float64(a) > float64(b)*0.3 {
+		t.Errorf("Adam keeps %d bytes on each of 4 ranks, and %d on one", a, b)
+	}
+	second := trainedBy(t, 2, args("--share", "--resume", folder, "--checkpoint", folder, "--steps", "3")...)
+	sameLosses(t, "2 ranks", second.Losses, want.Losses[3:6])
+	third := trained(t, args("--share", "--resume", folder, "--checkpoint", folder, "--steps", "3")...)
+	sameLosses(t, "1 process", third.Losses, want.Losses[6:9])
+	whole := trainedBy(t, 2, args("--resume", folder, "--steps", "3")...)
+	sameLosses(t, "2 ranks that share nothing", whole.Losses, want.Losses[9:])
+	again := trainedBy(t, 4, args("--share", "--amp", "fp16", "--resume", folder, "--steps", "3")...)
+	if again.Losses[0] >= want.Losses[0] {
+		t.Errorf("in 16 bits the losses are %v, and %v before", again.Losses, want.Losses)
+	}
+}
+
 // A launcher that starts the same command again goes on behind the last checkpoint, also
 // after a rank was killed, and with fewer ranks.
 func TestRanksRestart(t *testing.T) {
@@ -148,6 +172,7 @@ func TestRanksDisagree(t *testing.T) {
 	args := []string{book(t, 400), "--layers", "1", "--width", "16", "--heads", "2", "--context", "16", "--batch", "2", "--steps", "2"}
 	for flags, want := range map[string]string{
 		"--steps 3":                   "--steps: rank 0 has 2, rank 1 has 3",
+		"--share":                     "--share: rank 0 has false, rank 1 has true",
 		"--checkpoint " + t.TempDir(): "--checkpoint: rank 0 has false, rank 1 has true",
 		"--lr 0.5":                    "the learning rate: rank 0 has 0.001, rank 1 has 0.5",
 	} {

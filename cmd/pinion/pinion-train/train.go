@@ -46,6 +46,7 @@ type trainFlags struct {
 	resume     string
 	checkpoint string
 	restart    bool
+	share      bool
 	every      int
 	plot       string
 	plan       bool
@@ -91,9 +92,11 @@ Started by mpirun or srun, and with GPUs also by torchrun, several processes
 train together, each on its share of the data, and average their gradients:
 --batch is for each. The first prints, writes the checkpoint, which all read,
 and has --plot, --trace and --http; with as many samples in a step together,
---resume goes on with any number of ranks. A rank that fails ends all. A
-launcher that starts the same command again, as torchrun and Slurm do, goes on
-behind the last checkpoint with --restart, which may be on fewer ranks.`,
+--resume goes on with any number of ranks. With --share, each rank keeps its
+part of Adam's moments, and updates that of the weights; checkpoints are the
+same. A rank that fails ends all. A launcher that starts the same command again,
+as torchrun and Slurm do, goes on behind the last checkpoint with --restart,
+which may be on fewer ranks.`,
 		Example: `  pinion train book.txt
   pinion train book.txt --layers 8 --width 512 --heads 8 --context 512
   pinion train book.txt --checkpoint run --steps 1000
@@ -102,7 +105,7 @@ behind the last checkpoint with --restart, which may be on fewer ranks.`,
   pinion train ~/photos --batch 256 --budget 6GiB --accumulate auto
   pinion train ~/photos --batch 16 --accumulate 4 --json
   pinion train book.txt --plot loss.svg
-  mpirun -n 4 pinion train book.txt --device host --batch 4
+  mpirun -n 4 pinion train book.txt --device host --batch 4 --share
   torchrun --no-python --nproc-per-node 2 --max-restarts 3 pinion train \
       book.txt --steps 1000 --checkpoint run --checkpoint-every 100 --restart`,
 		Args: func(cmd *cobra.Command, args []string) error {
@@ -129,6 +132,7 @@ behind the last checkpoint with --restart, which may be on fewer ranks.`,
 		set.Uint64Var(&c.Seed, "seed", 0, "seed of the weights, the order and everything random about samples")
 		flags.Size(set, &f.budget, "budget", 0, "most device memory that a step may take, such as 8GiB (default: as much as the device has)")
 		flags.Choice(set, &f.onError, "on-error", "fail", []string{"fail", "replace"}, "when a photo cannot be read: fail, or replace it with another one")
+		set.BoolVar(&f.share, "share", false, "each rank keeps a part of Adam's moments, and not all of them")
 		flags.Choice(set, &f.amp, "amp", "off", []string{"bf16", "fp16", "off"}, "mixed precision: bf16, fp16 (with a scale for the loss) or off")
 	})
 	flags.Group(set, "Checkpoint", func() {
@@ -180,7 +184,7 @@ func (f *trainFlags) run(cmd *cobra.Command, path string) (err error) {
 		what  string
 		value any
 	}{
-		{"--amp", f.amp}, {"--steps", f.steps}, {"--checkpoint-every", f.every}, {"whether there is --checkpoint", f.checkpoint != ""}, {"--restart", f.restart},
+		{"--amp", f.amp}, {"--steps", f.steps}, {"--checkpoint-every", f.every}, {"whether there is --checkpoint", f.checkpoint != ""}, {"--restart", f.restart}, {"--share", f.share},
 	} {
 		if err := f.ranks.Agree(cmd.Context(), x.what, fmt.Sprint(x.value)); err != nil {
 			return err
@@ -244,7 +248,7 @@ func (f *trainFlags) open(cmd *cobra.Command, path string, device device.Device)
 	if f.onError == "replace" {
 		policy = loader.Replace
 	}
-	s, err := session.Open(session.Options{Config: f.config, Backend: backend, Data: data, Digest: digest, OnError: policy, Resume: from, Ranks: f.ranks})
+	s, err := session.Open(session.Options{Config: f.config, Backend: backend, Data: data, Digest: digest, OnError: policy, Resume: from, Ranks: f.ranks, Share: f.share})
 	if errors.Is(err, loader.ErrState) {
 		return fmt.Errorf("%w; training goes on only with the data that %s was trained on", err, f.resume)
 	}

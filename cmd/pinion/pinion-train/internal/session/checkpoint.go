@@ -78,10 +78,12 @@ func (s *Session) Save(folder string) error {
 		return s.save(folder)
 	}
 	return s.ranks.Do("the checkpoint", func() error {
+		write := s.give
 		if s.ranks.World.Rank == 0 {
-			if err := s.save(folder); err != nil {
-				return err
-			}
+			write = func() error { return s.save(folder) }
+		}
+		if err := write(); err != nil {
+			return err
 		}
 		return s.ranks.Comm.Barrier(context.Background())
 	})
@@ -99,25 +101,20 @@ func (s *Session) save(folder string) error {
 		return err
 	}
 	var list []safetensors.Tensor
-	values := map[string]*tensors.Tensor{}
-	for v := range s.store.IterVariables() {
-		if transient(v.Path()) {
-			continue
-		}
-		value, err := v.Value()
-		if err != nil {
-			return err
-		}
-		t, ok := fileTypes[value.DType()]
+	variables := s.variables()
+	for _, v := range variables {
+		t, ok := fileTypes[v.DType()]
 		if !ok {
-			return fmt.Errorf("%w: %s has elements of type %v", errors.ErrUnsupported, v.Path(), value.DType())
+			return fmt.Errorf("%w: %s has elements of type %v", errors.ErrUnsupported, v.Path(), v.DType())
 		}
-		shape := []int64{}
-		for _, d := range value.Shape().Dimensions {
+		whole, shape := v.Shape(), []int64{}
+		if s.updates != nil {
+			whole = s.updates.WholeShape(v)
+		}
+		for _, d := range whole.Dimensions {
 			shape = append(shape, int64(d))
 		}
 		list = append(list, safetensors.Tensor{Name: v.Path(), DType: t, Shape: shape})
-		values[v.Path()] = value
 	}
 	if err := os.MkdirAll(folder, 0o777); err != nil {
 		return err
@@ -126,8 +123,8 @@ func (s *Session) save(folder string) error {
 	if err != nil {
 		return err
 	}
-	for _, t := range w.Tensors() {
-		if err := write(w, t.Name, values[t.Name]); err != nil {
+	for _, v := range variables {
+		if err := s.read(v, func(data []byte) error { return w.Write(v.Path(), data) }); err != nil {
 			return errors.Join(err, w.Discard())
 		}
 	}
@@ -137,14 +134,49 @@ func (s *Session) save(folder string) error {
 	return nil
 }
 
-// write copies a value from the device to a file; the copy on the host goes again.
-func write(w *safetensors.Writer, name string, value *tensors.Tensor) (err error) {
+// give gives the first rank what it writes of this one.
+func (s *Session) give() error {
+	for _, v := range s.variables() {
+		if err := s.updates.Read(s.ranks.Comm, v, nil); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// variables are those of a checkpoint, in the order of all ranks.
+func (s *Session) variables() (list []*model.Variable) {
+	for v := range s.store.IterVariables() {
+		if !transient(v.Path()) {
+			list = append(list, v)
+		}
+	}
+	return list
+}
+
+// read gives use a value, of all ranks together; the copy on the host goes again.
+func (s *Session) read(v *model.Variable, use func(data []byte) error) error {
+	if s.updates != nil {
+		return s.updates.Read(s.ranks.Comm, v, use)
+	}
+	value, err := v.Value()
+	if err != nil {
+		return err
+	}
 	onDevice := !value.IsLocal()
-	readErr := value.ConstBytes(func(data []byte) { err = w.Write(name, data) })
+	readErr := value.ConstBytes(func(data []byte) { err = use(data) })
 	if onDevice {
 		value.FinalizeLocal()
 	}
 	return errors.Join(readErr, err)
+}
+
+// part is what this rank keeps of a value.
+func (s *Session) part(path string, value *tensors.Tensor) (*tensors.Tensor, error) {
+	if s.updates == nil || !strings.HasPrefix(path, "/"+optimizer.AdamDefaultScope+"/") {
+		return value, nil
+	}
+	return s.updates.Part(s.ranks.Comm, path, value)
 }
 
 // transient says whether a variable is made anew: sums of gradients are 0 between two
@@ -249,6 +281,7 @@ func (c Config) differs(other Config) error {
 // source gives a model's variables the values of a checkpoint, as its graph asks for them.
 type source struct {
 	*Checkpoint
+	part    func(path string, value *tensors.Tensor) (*tensors.Tensor, error) // that is kept of it
 	given   map[string]bool
 	missing []string
 	err     error
@@ -256,7 +289,9 @@ type source struct {
 
 var _ model.Loader = (*source)(nil)
 
-func newSource(c *Checkpoint) *source { return &source{Checkpoint: c, given: map[string]bool{}} }
+func newSource(c *Checkpoint, part func(path string, value *tensors.Tensor) (*tensors.Tensor, error)) *source {
+	return &source{Checkpoint: c, part: part, given: map[string]bool{}}
+}
 
 // LoadVariable implements [model.Loader].
 func (s *source) LoadVariable(_ *model.Store, path string) (*tensors.Tensor, bool) {
@@ -271,6 +306,9 @@ func (s *source) LoadVariable(_ *model.Store, path string) (*tensors.Tensor, boo
 		return nil, false
 	}
 	t, err := read(s.file.Tensors[i])
+	if err == nil {
+		t, err = s.part(path, t)
+	}
 	if err != nil {
 		s.err = errors.Join(s.err, err)
 		return nil, false

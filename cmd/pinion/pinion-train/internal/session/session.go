@@ -57,6 +57,7 @@ type Options struct {
 	OnError loader.ErrorPolicy // of samples that cannot be read: loader.Fail or loader.Replace
 	Resume  *Checkpoint        // to go on from
 	Ranks   *auto.Ranks        // who trains together; Config.Ranks is how many. nil: this process alone
+	Share   bool               // each rank keeps its share of Adam's moments, and updates that of the weights
 }
 
 // Session is a model in training. Its methods are for one goroutine.
@@ -67,8 +68,9 @@ type Session struct {
 	loader  *loader.Loader
 	store   *model.Store
 	trainer *train.Trainer
-	ranks   *together // nil: this process alone
-	resumed *source   // nil: not, or checked already
+	ranks   *together        // nil: this process alone
+	updates *ranks.Optimizer // of all ranks; nil: this process alone
+	resumed *source          // nil: not, or checked already
 
 	next   func() (train.Batch, error, bool)
 	stop   func() // ends next
@@ -113,7 +115,7 @@ func (s *Session) open(o Options) (err error) {
 			return fmt.Errorf("%s: %w", o.Resume.path, err)
 		}
 		s.steps, s.state = o.Resume.state.Steps, o.Resume.state.Loader
-		s.resumed = newSource(o.Resume)
+		s.resumed = newSource(o.Resume, s.part)
 		s.store.SetLoader(s.resumed)
 		feed.Resume = &o.Resume.state.Loader
 	}
@@ -141,20 +143,29 @@ func (s *Session) open(o Options) (err error) {
 			}
 		}
 	})
-	s.trainer, err = newTrainer(s.backend, s.store, o.Config, o.Backend.Autocast)
+	if s.ranks != nil {
+		wrap := ranks.New
+		if o.Share {
+			wrap = ranks.Share
+		}
+		if s.updates, err = wrap(newAdam(o.Config)); err != nil {
+			return err
+		}
+		s.trainer, err = newTrainer(s.backend, s.store, o.Config, o.Backend.Autocast, s.updates)
+	} else {
+		s.trainer, err = newTrainer(s.backend, s.store, o.Config, o.Backend.Autocast, newAdam(o.Config))
+	}
 	return err
 }
 
+func newAdam(c Config) optimizer.Interface {
+	return optimizer.Adam().LearningRate(c.LearningRate).Done()
+}
+
 // newTrainer makes what trains a model on a backend.
-func newTrainer(backend *gomlx.Backend, store *model.Store, c Config, amp dtype.DType) (t *train.Trainer, err error) {
+func newTrainer(backend *gomlx.Backend, store *model.Store, c Config, amp dtype.DType, adam optimizer.Interface) (t *train.Trainer, err error) {
 	store.SetParam(model.ParamInitialSeed, int64(c.Seed))
 	modelFn, lossFn := c.Build()
-	adam := optimizer.Adam().LearningRate(c.LearningRate).Done()
-	if c.Ranks > 1 {
-		if adam, err = ranks.New(adam); err != nil {
-			return nil, err
-		}
-	}
 	if amp == dtype.F16 {
 		if c.Accumulate > 1 {
 			return nil, fmt.Errorf("%w: losses of float16 are scaled, and gradients of scaled losses are not added up", errs.ErrArgument)
@@ -181,7 +192,7 @@ func Fit(ctx context.Context, c Config, backend gomlx.Options) (*gomlx.Fitted, e
 		c := c
 		c.Batch, c.Accumulate = micro, accumulate
 		store := model.NewStore()
-		t, err := newTrainer(b, store, c, backend.Autocast)
+		t, err := newTrainer(b, store, c, backend.Autocast, newAdam(c))
 		if err != nil {
 			return err
 		}
