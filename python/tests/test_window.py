@@ -93,6 +93,12 @@ def test_coordinates_weights_and_more_arguments():
     assert set(calls) == {2}
 
 
+def test_models_with_gradients():
+    model = torch.nn.Conv2d(1, 2, 3, padding=1)
+    got = pinion.torch.sliding_window(torch.rand(1, 1, 7, 6), 4, 2, model)
+    assert not got.requires_grad and got.shape == (1, 2, 7, 6)
+
+
 @pytest.mark.parametrize("arguments, words", [
     (dict(overlap=1.0), "overlap is 1.0"),
     (dict(overlap=(0.5,)), "not for 2 axes"),

@@ -39,7 +39,7 @@ def sliding_window(
     axis: rows that no further window touches are divided and go to ``device``. So neither the volume nor the
     result has to fit ``sw_device``. Windows and weights, and the order of sums, are MONAI's. The windows of a
     prediction are of one image of the batch. ``buffer_steps`` and ``buffer_dim`` are accepted, and change
-    nothing: results do not depend on them. A MetaTensor comes back as a plain tensor.
+    nothing: results do not depend on them. A MetaTensor comes back as a plain tensor, and no gradient goes through.
     """
     axes = inputs.dim() - 2
     if axes < 1:
@@ -120,6 +120,7 @@ class _Sums:
         slab = [min(shape[0], whole[0]), *whole[1:]]
         self.sums = torch.zeros((part.shape[1], *slab), dtype=dtype, device=runs_on)
         self.counts = torch.zeros(slab, dtype=dtype, device=runs_on)
+        self.weighted = self.sums[:0]  # of the last batch: its memory is used again
         self.out = torch.empty((images, part.shape[1], *whole), dtype=dtype, device=lies_on)
 
     def _at(self, axis: int, place: int) -> int:
@@ -128,11 +129,15 @@ class _Sums:
     def _scaled(self, weight: torch.Tensor, shape: list[int]) -> torch.Tensor:
         if self.zoom is None:
             return weight
-        return functional.interpolate(weight.float(), shape, mode="nearest-exact").to(weight.dtype)
+        scaled: torch.Tensor = functional.interpolate(weight.float(), shape, mode="nearest-exact")
+        return scaled.to(weight.dtype)
 
     def add(self, batch: list[Starts], part: torch.Tensor, weight: torch.Tensor) -> None:
-        shape = list(part.shape[2:])
-        part = part * self._scaled(weight, shape)
+        part, shape = part.detach(), list(part.shape[2:])
+        weight = self._scaled(weight.detach(), shape)
+        if self.weighted.shape != part.shape:
+            self.weighted = torch.empty(part.shape, dtype=torch.result_type(part, weight), device=part.device)
+        part = torch.mul(part, weight, out=self.weighted)
         for start, p in zip(batch, part):
             here = [slice(None), slice(None, shape[0])]
             here += [slice(self._at(k, s), self._at(k, s) + n) for k, (s, n) in enumerate(zip(start[1:], shape[1:]), 1)]
@@ -146,8 +151,11 @@ class _Sums:
         if at + 1 < len(self.starts[0]):
             end = self._at(0, self.starts[0][at + 1])
         rows = min(end - row, self.sums.shape[1])
-        done = self.sums[:, :rows] / self.counts[:rows]
-        self.out[image, :, row : row + rows].copy_(done)
+        out = self.out[image, :, row : row + rows]
+        if out.device == self.sums.device:
+            torch.div(self.sums[:, :rows], self.counts[:rows], out=out)
+        else:
+            out.copy_(self.sums[:, :rows].div_(self.counts[:rows]))
         last = at + 1 == len(self.starts[0])
         for slab in (self.sums.movedim(1, 0), self.counts):
             kept = 0 if last else slab.shape[0] - rows
@@ -206,7 +214,7 @@ def _shown(steps: list[tuple[int, int]], progress: bool) -> Any:
     if not progress:
         return steps
     try:
-        from tqdm import tqdm  # type: ignore[import, unused-ignore]
+        from tqdm import tqdm  # type: ignore[import]
     except ImportError:
         return steps
     return tqdm(steps)
