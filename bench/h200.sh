@@ -582,6 +582,8 @@ part_python() {
 	measure collate --rounds 3 "${small[@]}"
 	[ -z "${QUICK:-}" ] || small=(--layers 1 --width 32 --batch 1 --length 8 --vocabulary 50)
 	measure offload --rounds 3 "${small[@]}"
+	[ -z "${QUICK:-}" ] || small=(--size 24 --window 8 --classes 5)
+	measure windows "${small[@]}"
 	step "python: overhead"
 	python3 python/bench/overhead.py 3 | tee "$out/python/overhead.txt"
 	step "python: photos"

@@ -36,6 +36,11 @@ def test_copies(tmp_path):
     assert got["pinned"][0]["pinned_bytes"] == 129_503_232
 
 
+def test_windows(tmp_path):
+    got = run(tmp_path, "windows.py", "--size", "12", "--window", "4", "--classes", "3", "--rounds", "1")
+    assert [w["name"][:14] for w in got["ways"]] == ["all sums on th", "sliding_window", "sliding_window"] and all(w["seconds"] > 0 for w in got["ways"])
+
+
 def test_idle_time_of_a_trace(monkeypatch):
     """Three steps of two kernels and a mark: 1 of 10 between them, 1 within, and a decoder that is at work half of both."""
     monkeypatch.syspath_prepend(BENCH)

@@ -9,6 +9,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import pinion.torch  # noqa: E402
+from pinion.torch import _window  # noqa: E402
 
 CASES = json.loads((pathlib.Path(__file__).parents[2] / "window/testdata/monai.json").read_text())
 
@@ -97,6 +98,20 @@ def test_models_with_gradients():
     model = torch.nn.Conv2d(1, 2, 3, padding=1)
     got = pinion.torch.sliding_window(torch.rand(1, 1, 7, 6), 4, 2, model)
     assert not got.requires_grad and got.shape == (1, 2, 7, 6)
+
+
+def test_memory_of_sums(monkeypatch):
+    """Sums are those of a window along two axes, and of the rows that two rows of windows share."""
+    made = []
+    first = _window._Sums.__init__
+
+    def init(self, *args):
+        first(self, *args)
+        made.append(sum(t.numel() for pair in self.slabs for t in pair))
+
+    monkeypatch.setattr(_window._Sums, "__init__", init)
+    pinion.torch.sliding_window(torch.zeros(1, 1, 48, 48, 48), 16, 4, lambda w: w.repeat(1, 10, 1, 1, 1), overlap=0.5)
+    assert made == [11 * (16 * 16 * 48 + 8 * 48 * 48)]  # a third of 48 x 48 x 48
 
 
 @pytest.mark.parametrize("arguments, words", [
