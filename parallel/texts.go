@@ -10,7 +10,8 @@ import (
 const LongestText = 4096
 
 // Texts are short texts of all ranks, by rank, each up to its first zero byte and no
-// longer than [LongestText]. All ranks call it.
+// longer than [LongestText]. All ranks call it; each needs that much device memory for each
+// rank, and one that has not got it fails alone, so that who runs the ranks has to abort.
 func Texts(c Comm, text string) (_ []string, err error) {
 	if c.Size() == 1 {
 		return []string{cut(text)}, nil

@@ -67,6 +67,14 @@ func (d DType) Element() (dtype.DType, bool) {
 
 // Of returns the type of that name in the format, "" for an invalid type.
 func Of(d dtype.DType) DType {
+	switch d { // which tensors of a file are not read as
+	case dtype.Bool:
+		return Bool
+	case dtype.U32:
+		return U32
+	case dtype.U64:
+		return U64
+	}
 	for _, t := range types {
 		if t.element == d && d != 0 {
 			return t.name

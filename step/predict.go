@@ -7,8 +7,8 @@ import (
 
 // Predict is how many seconds a step takes if its tasks take so many, and ranks are so many
 // and so fast; and how many of these it waits for what ranks do together. Waits for copies
-// to the host and back are not in it. Another number of ranks than those that the step was
-// compiled for can be asked for unless results depend on it, as shares do.
+// to the host and back are not in it. Another number of ranks can be asked for than that the
+// step was compiled for; where ranks have shares, these are taken to be as large.
 func (x *Executable) Predict(seconds func(*Task) float64, ranks int, speed parallel.Speed) (total, waited float64) {
 	there := map[int]float64{} // when what ranks make is there
 	now, free := 0.0, 0.0

@@ -67,7 +67,11 @@ func (b *bench) share() error {
 			defer mu.Unlock()
 			peak[0], state[0] = runner.PeakBytes(), runner.StateBytes(size)
 			micro, _ := runner.Executables()
-			for n := 1; n <= 1024; n *= 2 {
+			first := 1
+			if share != train.ShareNothing { // one rank has no shares
+				first = 2
+			}
+			for n := first; n <= 1024; n *= 2 {
 				total, _ := micro.Predict(times.Seconds, n, speed)
 				simulated = append(simulated, simulatedRow(share, n, "a step", "ms", 1e3*total),
 					simulatedRow(share, n, "memory of a rank", "GiB", gib(peak[0]-state[0]+runner.StateBytes(n))))

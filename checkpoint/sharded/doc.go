@@ -19,5 +19,6 @@
 // that are whole values. Its metadata say what of which value each is. The index,
 // [IndexName], names the files. It is written when all files are there and durable, and
 // takes the place of the one before. So a save that fails, or a process that is killed,
-// leaves the folder as it was, but for files that the next save removes.
+// leaves the folder as it was, or with the new save, and besides with files that a later save
+// removes. Other files in the folder stay.
 package sharded

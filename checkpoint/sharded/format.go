@@ -7,7 +7,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
-	"strings"
+	"regexp"
 
 	"github.com/pinion-gpu/pinion/internal/errs"
 	"github.com/pinion-gpu/pinion/safetensors"
@@ -68,6 +68,9 @@ func elements(shape []int64) (n int64, ok bool) {
 // prefix of the names of files that ranks write.
 const prefix = "state-"
 
+// fileNames are what fileName makes.
+var fileNames = regexp.MustCompile(`^` + prefix + `[a-z2-7]{12}-[0-9]{5,}-of-[0-9]{5,}\.safetensors$`)
+
 func fileName(save string, rank, ranks int) string {
 	return fmt.Sprintf("%s%s-%05d-of-%05d.safetensors", prefix, save, rank+1, ranks)
 }
@@ -92,7 +95,7 @@ func readIndex(folder string) (*index, error) {
 		return nil, fmt.Errorf("%w: %s names no files", ErrDamaged, path)
 	}
 	for _, f := range x.Files {
-		if filepath.Base(f.Name) != f.Name || !strings.HasPrefix(f.Name, prefix) {
+		if !fileNames.MatchString(f.Name) {
 			return nil, fmt.Errorf("%w: %s names %.80q, which is no file of a rank", ErrDamaged, path, f.Name)
 		}
 	}

@@ -17,6 +17,8 @@ type Checkpoint struct {
 	Ranks int
 	// Meta is what was kept beside.
 	Meta map[string]string
+	// ID is another one for each save.
+	ID string
 
 	folder string
 	files  []*safetensors.File
@@ -58,7 +60,7 @@ func Open(folder string) (*Checkpoint, error) {
 }
 
 func open(folder string, x *index) (_ *Checkpoint, err error) {
-	ck := &Checkpoint{Ranks: len(x.Files), Meta: x.Meta, folder: folder, values: map[string]*value{}}
+	ck := &Checkpoint{Ranks: len(x.Files), Meta: x.Meta, ID: x.Save, folder: folder, values: map[string]*value{}}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, ck.Close())
@@ -150,8 +152,9 @@ func (ck *Checkpoint) Read(ctx context.Context, name string, from int64, data []
 	}
 	size := v.Type.Bits() / 8
 	whole, _ := elements(v.Shape)
-	to := from + int64(len(data))/size
-	if int64(len(data))%size != 0 || from < 0 || to > whole {
+	n := int64(len(data)) / size
+	to := from + n
+	if int64(len(data))%size != 0 || from < 0 || from > whole-n {
 		return fmt.Errorf("sharded: %s: %w: %d bytes from element %d on of %.80q, which has %d of %d bytes", ck.folder, ErrArgument, len(data), from, name, whole, size)
 	}
 	var parts []safetensors.Into

@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
+	"unicode/utf8"
 
 	"github.com/pinion-gpu/pinion/internal/atomicfile"
 	"github.com/pinion-gpu/pinion/parallel"
@@ -66,20 +68,38 @@ func (s *saving) save(ctx context.Context, pieces []Piece, o SaveOptions) error 
 		}
 	}
 	s.id = strings.ToLower(ids[0])
-	if err := s.all(s.write(ctx, pieces)); err != nil {
-		return errors.Join(err, s.remove(fileName(s.id, s.rank, s.size)))
+	former, written := s.former()
+	err := s.all(s.write(ctx, pieces, o))
+	var x *index
+	if err == nil {
+		if s.rank == 0 {
+			x, err = s.look(o)
+		}
+		err = s.all(err)
 	}
-	var err error
+	if err != nil { // no index names the file
+		s.remove(fileName(s.id, s.rank, s.size))
+		return err
+	}
 	if s.rank == 0 {
-		err = s.index(o)
+		err = s.put(x)
 	}
-	if err := s.all(err); err != nil {
-		return errors.Join(err, s.remove(fileName(s.id, s.rank, s.size)))
+	if err = s.all(err); err == nil && s.rank == 0 {
+		s.clean(former, written)
 	}
-	if s.rank == 0 {
-		s.clean()
+	return err
+}
+
+// former are the files that the index names now, and when it was written.
+func (s *saving) former() (files []fileEntry, written time.Time) {
+	info, err := os.Stat(filepath.Join(s.folder, IndexName))
+	if err != nil {
+		return nil, time.Time{}
 	}
-	return nil
+	if x, err := readIndex(s.folder); err == nil {
+		files = x.Files
+	}
+	return files, info.ModTime()
 }
 
 // all is the same failure on all ranks.
@@ -91,7 +111,16 @@ func (s *saving) all(err error) error {
 }
 
 // write writes this rank's file.
-func (s *saving) write(ctx context.Context, pieces []Piece) (err error) {
+func (s *saving) write(ctx context.Context, pieces []Piece, o SaveOptions) (err error) {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	for k, v := range o.Meta {
+		if !utf8.ValidString(k) || !utf8.ValidString(v) {
+			return fmt.Errorf("%w: meta %.80q: %.80q is no UTF-8", ErrArgument, k, v)
+		}
+	}
+	seen := map[string]bool{}
 	of, list, at := map[string]placed{}, []safetensors.Tensor{}, map[string]Piece{}
 	for _, p := range pieces {
 		whole, ok := elements(p.Shape)
@@ -101,8 +130,10 @@ func (s *saving) write(ctx context.Context, pieces []Piece) (err error) {
 			return fmt.Errorf("%w: %.80q: elements %d to %d of shape %d", ErrArgument, p.Name, p.From, p.From+p.N, p.Shape)
 		case bits == 0 || bits%8 != 0:
 			return fmt.Errorf("%w: %.80q: type %.20q", ErrArgument, p.Name, p.Type)
-		case at[p.Name].Read != nil:
+		case seen[p.Name]:
 			return fmt.Errorf("%w: %.80q stands twice", ErrArgument, p.Name)
+		case p.Read == nil:
+			return fmt.Errorf("%w: %.80q: Piece.Read is nil", ErrArgument, p.Name)
 		case p.N == 0 && whole > 0:
 			continue
 		}
@@ -110,6 +141,7 @@ func (s *saving) write(ctx context.Context, pieces []Piece) (err error) {
 		if p.N == whole {
 			shape = p.Shape
 		}
+		seen[p.Name] = true
 		of[p.Name], at[p.Name] = placed{p.Shape, p.From}, p
 		list = append(list, safetensors.Tensor{Name: p.Name, DType: p.Type, Shape: shape})
 	}
@@ -142,24 +174,29 @@ func (s *saving) write(ctx context.Context, pieces []Piece) (err error) {
 	return w.Commit()
 }
 
-// index looks whether all files are there, and have all values, and writes the index.
-func (s *saving) index(o SaveOptions) error {
+// look looks whether all files are there, and have all values, and returns their index.
+func (s *saving) look(o SaveOptions) (*index, error) {
 	x := &index{Version: version, Save: s.id, Meta: o.Meta}
 	for rank := range s.size {
 		name := fileName(s.id, rank, s.size)
 		info, err := os.Stat(filepath.Join(s.folder, name))
 		if err != nil {
-			return fmt.Errorf("the file of rank %d is not seen by rank 0, so the ranks do not share the folder: %w", rank, err)
+			return nil, fmt.Errorf("the file of rank %d is not seen by rank 0, so the ranks do not share the folder: %w", rank, err)
 		}
 		x.Files = append(x.Files, fileEntry{name, info.Size()})
 	}
 	ck, err := open(s.folder, x)
+	if errors.Is(err, ErrDamaged) {
+		return nil, fmt.Errorf("%w: pieces of ranks do not go together: %w", ErrArgument, err)
+	}
 	if err != nil {
-		return err
+		return nil, err
 	}
-	if err := ck.Close(); err != nil {
-		return err
-	}
+	return x, ck.Close()
+}
+
+// put writes the index. From then on the files belong to it, whatever else happens.
+func (s *saving) put(x *index) error {
 	data, err := json.MarshalIndent(x, "", " ")
 	if err != nil {
 		return err
@@ -167,21 +204,18 @@ func (s *saving) index(o SaveOptions) error {
 	return atomicfile.WriteFile(filepath.Join(s.folder, IndexName), append(data, '\n'), 0o666)
 }
 
-// clean removes the files of saves before, and of those that failed. What cannot be removed
-// now is left to the next save.
-func (s *saving) clean() {
+// clean removes the files of the save before, and those of saves that failed before that:
+// others may be under way. What cannot be removed now is left to the next save.
+func (s *saving) clean(former []fileEntry, written time.Time) {
+	for _, f := range former {
+		s.remove(f.Name)
+	}
 	list, _ := os.ReadDir(s.folder)
 	for _, e := range list {
-		if n := e.Name(); strings.HasPrefix(n, prefix) && strings.HasSuffix(n, ".safetensors") && !strings.HasPrefix(n, prefix+s.id+"-") {
-			_ = s.remove(n)
+		if info, err := e.Info(); err == nil && fileNames.MatchString(e.Name()) && info.ModTime().Before(written) {
+			s.remove(e.Name())
 		}
 	}
 }
 
-func (s *saving) remove(name string) error {
-	err := os.Remove(filepath.Join(s.folder, name))
-	if errors.Is(err, os.ErrNotExist) {
-		return nil
-	}
-	return err
-}
+func (s *saving) remove(name string) { _ = os.Remove(filepath.Join(s.folder, name)) }

@@ -183,10 +183,10 @@ func TestSaveFails(t *testing.T) {
 			}
 			return list
 		}, `rank 2: "w": the device is gone`, nil},
-		{"hole", t.Context(), func(rank int) []sharded.Piece { return []sharded.Piece{hole}[:max(1-rank, 0)] }, `rank 0: damaged: "hole": behind element 0 comes a piece from element 1`, nil},
+		{"hole", t.Context(), func(rank int) []sharded.Piece { return []sharded.Piece{hole}[:max(1-rank, 0)] }, `rank 0: bad argument: pieces of ranks do not go together: damaged: "hole": behind element 0 comes a piece from element 1`, nil},
 		{"context", canceled, func(rank int) []sharded.Piece { return s.pieces(2, rank, 3) }, "rank ", nil},
 		{"range", t.Context(), func(int) []sharded.Piece {
-			return []sharded.Piece{{Name: "w", Type: safetensors.F32, Shape: []int64{4}, From: 2, N: 3}}
+			return []sharded.Piece{{Name: "w", Type: safetensors.F32, Shape: []int64{4}, From: 2, N: 3, Read: reader(nil)}}
 		}, `"w": elements 2 to 5 of shape [4]`, sharded.ErrArgument},
 		{"twice", t.Context(), func(int) []sharded.Piece { return append(s.pieces(2, 0, 1), s.pieces(2, 0, 1)...) }, "stands twice", sharded.ErrArgument},
 	} {

@@ -42,6 +42,9 @@ func (s *Step) overRanks(ranks, rank int, sharing Sharing) (*over, error) {
 	if len(s.Gradients) == 0 {
 		return nil, fmt.Errorf("train: %w: ranks have no gradients to reduce: Step.Gradients is empty", ErrArgument)
 	}
+	if err := s.throughGradients(); ranks > 1 && err != nil {
+		return nil, err
+	}
 	w := &rewriter{
 		builder: &builder{Graph: graph.New(s.Graph.Name())}, step: s, inside: s.before(),
 		now: map[graph.Value]graph.Value{}, mean: map[graph.Value]graph.Value{}, own: map[graph.Value]graph.Value{},
@@ -89,6 +92,30 @@ func (s *Step) overRanks(ranks, rank int, sharing Sharing) (*over, error) {
 		out.State, out.shares = append(out.State, next), append(out.shares, shared)
 	}
 	return out, w.err
+}
+
+// throughGradients fails if an update depends on a rank's batch otherwise: ranks would have
+// other weights.
+func (s *Step) throughGradients() error {
+	var inputs, outputs []graph.Value
+	for _, st := range s.State {
+		inputs = append(inputs, st.Param)
+		if !st.Each && st.Next != (graph.Value{}) {
+			outputs = append(outputs, st.Next)
+		}
+	}
+	for _, g := range s.Gradients {
+		if !slices.Contains(inputs, g) {
+			inputs = append(inputs, g)
+		}
+	}
+	if len(outputs) == 0 {
+		return nil
+	}
+	if _, err := s.Graph.Part(inputs, outputs); err != nil {
+		return fmt.Errorf("train: updates of ranks may depend on a batch through Step.Gradients alone: %w", err)
+	}
+	return nil
 }
 
 // before are the operations that gradients and the loss are made of: they read a gradient

@@ -90,7 +90,7 @@ func Open(s Step, exec step.Executor, o Options) (_ *Runner, err error) {
 			return nil, err
 		}
 		if o.Share != ShareNothing && c.Size() > 1 && !divided.shared {
-			return nil, fmt.Errorf("train: %w: no update goes element by element, so that ranks have nothing to share", ErrArgument)
+			return nil, fmt.Errorf("train: %w: no update goes element by element, of values of at least %d elements, so that ranks have nothing to share", ErrArgument, leastShare*c.Size())
 		}
 	}
 	d, err := divided.divide(o.Accumulate, o.Autocast)
@@ -183,7 +183,7 @@ func (r *Runner) PeakBytes() int64 { return r.bytes }
 func (r *Runner) StateBytes(ranks int) (bytes int64) {
 	for i, s := range r.s.State {
 		shape := s.Param.Shape()
-		if s := r.shares[i]; s != nil {
+		if s := r.shares[i]; s != nil && ranks > 1 && s.elements >= ranks*leastShare {
 			shape = (&share{s.elements, (s.elements + ranks - 1) / ranks}).of(shape)
 		}
 		bytes += shape.Bytes()

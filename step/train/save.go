@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 
@@ -18,23 +19,28 @@ const stepKey = "pinion.train.step"
 // Save writes the state, and the number of steps, into a folder that all ranks have, with
 // meta beside: see [sharded.Save]. Each rank writes its shares, and of what all have the
 // same, a part; of what is a rank's own ([State].Each), the first rank's is kept. The
-// parameters of the state need names, each its own. All ranks call it, and fail together.
+// parameters of the state need names, each its own. All ranks call it, and fail together; a
+// rank that never comes is waited for until the communicator is aborted. A step that ranks
+// split (package spmd) is refused: what each has goes by the same name.
 func (r *Runner) Save(ctx context.Context, folder string, meta map[string]string) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	pieces, err := r.pieces()
+	if c := r.o.Compile.Ranks; c != nil {
+		err = parallel.FirstError(c, err)
+	}
 	if err != nil {
 		return err
 	}
-	said := map[string]string{stepKey: strconv.Itoa(r.steps)}
-	for k, v := range meta {
-		said[k] = v
+	said := maps.Clone(meta)
+	if said == nil {
+		said = map[string]string{}
 	}
+	said[stepKey] = strconv.Itoa(r.steps)
 	return sharded.Save(ctx, folder, r.o.Compile.Ranks, pieces, sharded.SaveOptions{Meta: said})
 }
 
-// pieces are what this rank writes of the state. An error is the same on all ranks, but for
-// state that one has lost.
+// pieces are what this rank writes of the state.
 func (r *Runner) pieces() (list []sharded.Piece, err error) {
 	if err := r.named(); err != nil {
 		return nil, err
@@ -83,6 +89,9 @@ func (r *Runner) named() error {
 	if r.closed {
 		return fmt.Errorf("train: graph %q: %w", r.s.Graph.Name(), ErrClosed)
 	}
+	if c := r.o.Compile.Ranks; c != nil && c.Size() > 1 && r.s.together() {
+		return fmt.Errorf("train: graph %q: %w: ranks have parts of its state that a checkpoint knows nothing of", r.s.Graph.Name(), ErrArgument)
+	}
 	seen := map[string]bool{}
 	for i, s := range r.s.State {
 		if name := nameOf(s.Param); name == "" || seen[name] {
@@ -94,7 +103,8 @@ func (r *Runner) named() error {
 }
 
 // Load reads what [Runner.Save] has written, with any number of ranks and any sharing, and
-// returns its meta. All of the state has to be there, with the shapes and types that it has
+// returns its meta. All ranks get the same, also of what each had of its own ([State].Each).
+// All of the state has to be there, with the shapes and types that it has
 // here; what else is there is not read. All ranks call it, and fail together; the state is
 // then undefined and has to be put, or loaded, again.
 func (r *Runner) Load(ctx context.Context, folder string) (meta map[string]string, err error) {
@@ -102,6 +112,9 @@ func (r *Runner) Load(ctx context.Context, folder string) (meta map[string]strin
 	defer r.mu.Unlock()
 	steps := 0
 	ck, err := sharded.Open(folder)
+	if c := r.o.Compile.Ranks; c != nil {
+		err = sameSave(c, ck, err)
+	}
 	if err == nil {
 		meta = ck.Meta
 		if steps, err = strconv.Atoi(meta[stepKey]); err != nil {
@@ -110,6 +123,8 @@ func (r *Runner) Load(ctx context.Context, folder string) (meta map[string]strin
 		if err == nil {
 			err = r.read(ctx, ck)
 		}
+	}
+	if ck != nil {
 		err = errors.Join(err, ck.Close())
 	}
 	if c := r.o.Compile.Ranks; c != nil {
@@ -121,6 +136,20 @@ func (r *Runner) Load(ctx context.Context, folder string) (meta map[string]strin
 	r.steps = steps
 	delete(meta, stepKey)
 	return meta, nil
+}
+
+// sameSave fails on all ranks if one could not open the checkpoint, or has another one.
+func sameSave(c parallel.Comm, ck *sharded.Checkpoint, err error) error {
+	if err = parallel.FirstError(c, err); err != nil {
+		return err
+	}
+	ids, err := parallel.Texts(c, ck.ID)
+	for rank, id := range ids {
+		if id != ids[0] && err == nil {
+			err = fmt.Errorf("train: %w: rank 0 sees the save %s there, and rank %d %s", ErrArgument, ids[0], rank, id)
+		}
+	}
+	return err
 }
 
 // read reads this rank's state.

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/pinion-gpu/pinion/dtype"
+	"github.com/pinion-gpu/pinion/parallel"
 	"github.com/pinion-gpu/pinion/step/graph"
 )
 
@@ -70,8 +71,10 @@ func (w *rewriter) findShares() map[graph.Value]*share {
 	bad := map[graph.Value]bool{}  // by root
 	good := map[graph.Value]bool{} // a gradient is in it
 	var values []graph.Value
+	noted := map[graph.Value]bool{}
 	note := func(v graph.Value) {
-		if !slices.Contains(values, v) {
+		if !noted[v] {
+			noted[v] = true
 			values = append(values, v)
 			good[v] = w.isGradient(v)
 			// What is made of the batch otherwise is a rank's own.
@@ -142,7 +145,9 @@ func elementByElement(n *graph.Node, list []graph.Value) bool {
 
 // overAll reports whether an operation makes one number of all elements, by parts.
 func overAll(n *graph.Node) bool {
-	return (n.Op == graph.ReduceSum || n.Op == graph.ReduceAnd) && n.Shapes[0].Size() == 1 && n.Inputs[0].Shape().Size() > 1
+	t := n.Shapes[0].Type
+	can := n.Op == graph.ReduceSum && parallel.Reduces(t, parallel.Sum) || n.Op == graph.ReduceAnd && t == dtype.Bool
+	return can && n.Shapes[0].Size() == 1 && n.Inputs[0].Shape().Size() > 1
 }
 
 // sharedWhole reports whether an operation makes one number of a value that ranks share.

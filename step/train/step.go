@@ -22,7 +22,7 @@ type Step struct {
 
 	// Gradients are the values through which the update depends on the batch, each the
 	// mean over the micro-batch: of the loss, or of the scaled loss before
-	// [Scaler.Unscale]. Only accumulation asks for them.
+	// [Scaler.Unscale]. Accumulation and ranks ask for them, and for all of them.
 	Gradients []graph.Value
 
 	// Scale is the parameter with the state of a [Scaler], and one of State. Default: none.
