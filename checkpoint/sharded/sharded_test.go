@@ -7,12 +7,14 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"math"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/pinion-gpu/pinion/checkpoint/sharded"
 	"github.com/pinion-gpu/pinion/device"
@@ -282,10 +284,102 @@ func TestRead(t *testing.T) {
 		want        string
 	}{
 		{"v", 0, 4, `it has no "v"`},
+		{"w", math.MaxInt64, 8, "which has 6"},
 		{"w", 4, 12, `12 bytes from element 4 on of "w", which has 6 of 4 bytes`},
 		{"w", -1, 4, "4 bytes from element -1"},
 		{"w", 0, 5, "5 bytes"},
 	} {
 		testkit.WantError(t, c.name, ck.Read(t.Context(), c.name, c.from, make([]byte, c.bytes)), sharded.ErrArgument, c.want)
+	}
+}
+
+// dying is a rank that is gone when a save comes to its last meeting.
+type dying struct {
+	parallel.Comm
+	meetings int
+	all      []parallel.Comm
+}
+
+func (d *dying) AllGather(s device.Stream, parts ...parallel.Part) error {
+	if d.meetings--; d.meetings < 0 {
+		for _, c := range d.all {
+			c.Abort(errors.New("killed"))
+		}
+		return errors.New("killed")
+	}
+	return d.Comm.AllGather(s, parts...)
+}
+
+// Wherever in a save a rank is killed, the folder has the save before or the new one, whole.
+func TestKilled(t *testing.T) {
+	rng := rand.New(rand.NewPCG(9, 10))
+	before, now := randomState(rng), randomState(rng)
+	for meetings := range 5 {
+		folder := t.TempDir()
+		testkit.OK(t, sharded.Save(t.Context(), folder, nil, before.pieces(1, 0, 1), sharded.SaveOptions{}))
+		var devices []device.Device
+		for range 3 {
+			devices = append(devices, testkit.Must(device.Open("host:4MiB"))(t))
+		}
+		comms := testkit.Must(local.New(devices...))(t)
+		var all sync.WaitGroup
+		failed := make([]error, 3)
+		for i, c := range comms {
+			all.Go(func() {
+				if i == 1 {
+					c = &dying{c, meetings, comms}
+				}
+				failed[i] = sharded.Save(t.Context(), folder, c, now.pieces(1, i, 3), sharded.SaveOptions{})
+			})
+		}
+		all.Wait()
+		for _, dev := range devices {
+			testkit.OK(t, dev.Close())
+		}
+		if meetings < 4 && failed[1] == nil || meetings == 4 && errors.Join(failed...) != nil {
+			t.Fatalf("%d meetings: %v", meetings, failed)
+		}
+		if err := now.check(folder, rng); err != nil {
+			if meetings == 4 {
+				t.Error(err)
+			}
+			testkit.OK(t, before.check(folder, rng))
+		}
+	}
+}
+
+// Other files in the folder stay, and so do those of a save that is under way.
+func TestOthersFiles(t *testing.T) {
+	folder := t.TempDir()
+	s := randomState(rand.New(rand.NewPCG(11, 12)))
+	save := func() {
+		testkit.OK(t, sharded.Save(t.Context(), folder, nil, s.pieces(1, 0, 1), sharded.SaveOptions{}))
+	}
+	save()
+	mine, underWay := filepath.Join(folder, "state-of-the-ema.safetensors"), filepath.Join(folder, "state-aaaaaaaaaaaa-00001-of-00002.safetensors")
+	for _, path := range []string{mine, underWay} {
+		testkit.OK(t, os.WriteFile(path, nil, 0o666))
+	}
+	long := time.Now().Add(-time.Hour)
+	testkit.OK(t, os.Chtimes(filepath.Join(folder, sharded.IndexName), long, long))
+	save()
+	for _, path := range []string{mine, underWay} {
+		_, err := os.Stat(path)
+		testkit.OK(t, err)
+	}
+	testkit.OK(t, os.Chtimes(underWay, long, long)) // it was left by a save that failed
+	save()
+	if _, err := os.Stat(underWay); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("%s: %v", underWay, err)
+	}
+	testkit.OK(t, errors.Join(s.check(folder, rand.New(rand.NewPCG(1, 1)))))
+	for want, o := range map[string]struct {
+		piece sharded.Piece
+		meta  map[string]string
+	}{
+		"Piece.Read is nil": {piece: sharded.Piece{Name: "w", Type: safetensors.U8, Shape: []int64{1}, N: 1}},
+		"is no UTF-8":       {piece: sharded.Piece{Name: "w", Type: safetensors.U8, Shape: []int64{1}, N: 1, Read: reader([]byte{1})}, meta: map[string]string{"a": "\xff"}},
+	} {
+		testkit.WantError(t, want, sharded.Save(t.Context(), folder, nil, []sharded.Piece{o.piece}, sharded.SaveOptions{Meta: o.meta}), sharded.ErrArgument, want)
 	}
 }

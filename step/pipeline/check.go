@@ -22,6 +22,8 @@ func check(s *train.Step) error {
 		return bad("the loss is %v, and not one float32", s.Loss.Shape())
 	case len(s.Gradients) == 0:
 		return bad("there is no way back: Step.Gradients is empty")
+	case s.SplitOver > 0:
+		return bad("a step that is split over %d ranks: stages have ranks of their own", s.SplitOver)
 	case s.Scale != (graph.Value{}):
 		return bad("a scaler, which looks at the gradients of all stages before it says whether a step counts")
 	}
@@ -42,8 +44,13 @@ func check(s *train.Step) error {
 		return bad("%d of %d parameters are neither batch nor state", len(params)-len(named), len(params))
 	}
 	for i, g := range s.Gradients {
-		if !g.Shape().Type.IsFloat() || slices.Contains(s.Gradients[:i], g) {
-			return bad("gradient %v is of no floating-point type, or is there twice", g)
+		switch {
+		case !g.Shape().Type.IsFloat():
+			return bad("gradient %v is of no floating-point type", g)
+		case slices.Contains(s.Gradients[:i], g):
+			return bad("gradient %v is there twice", g)
+		case slices.Contains(params, g):
+			return bad("gradient %d is %s itself", i, describe(g))
 		}
 	}
 	for _, n := range s.Graph.Nodes() {
@@ -58,7 +65,7 @@ func nameOf(p graph.Value) string { return p.Node().Attr.(*graph.Input).Name }
 
 // describe names any value: a parameter as the user does.
 func describe(v graph.Value) string {
-	if v.Node().Op == graph.Parameter {
+	if v != (graph.Value{}) && v.Node().Op == graph.Parameter {
 		return fmt.Sprintf("parameter %q", nameOf(v))
 	}
 	return v.String()

@@ -50,10 +50,35 @@
 // [Bubble] is how long ranks then wait, and [Simulate] the same with the times of stages and
 // sends. While a pass runs, the rank receives what others send meanwhile.
 //
+// # Limits
+//
+// Options.Budget counts each state where its gradient is added up. A state that other ranks
+// read besides, such as a tied table, and means of weights that an update keeps, are there
+// as well, or on the weight's rank; and tensors of batches that wait for the way back are
+// not counted.
+//
+// What depends on no batch is computed where it is read. So a penalty on the weights in the
+// loss has the last rank hold all of them: add it to the gradients instead. And random
+// numbers of all layers are drawn in each stage that draws any.
+//
+// There are no checkpoints: Get puts state together on all ranks.
+//
+// # Limits
+//
+// Options.Budget counts each state where its gradient is added up. A state that other ranks
+// read besides, such as a tied table, and means of weights that an update keeps, are there
+// as well, or on the weight's rank; and tensors of batches that wait for the way back are
+// not counted.
+//
+// What depends on no batch is computed where it is read. So a penalty on the weights in the
+// loss has the last rank hold all of them: add it to the gradients instead. And random
+// numbers of all layers are drawn in each stage that draws any.
+//
+// There are no checkpoints: [Runner.Get] puts state together on all ranks.
+//
 // # Failures
 //
-// Ranks do not compare what they were given: steps and options have to be the same, and
-// cuts are, if what Seconds says is. What cannot be right is an error on all ranks. A rank
-// that fails in a step aborts its communicator, which tells nobody else: whoever started the
+// Open compares the steps and the cuts of all ranks. What cannot be right is an error on all
+// ranks. A rank that fails in a step aborts its communicator, which tells nobody else: whoever started the
 // ranks aborts those of the others, as parallel/auto does.
 package pipeline

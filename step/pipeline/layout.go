@@ -21,7 +21,7 @@ type Options struct {
 
 	// Compile is how graphs are compiled. Its Budget, Donate, Lend and Ranks are not asked.
 	// Its Memory makes what is received, too, and has to free without waiting for what is
-	// queued, if ranks share a device. Default: one that keeps what is freed for the next of
+	// queued: the exchange with other ranks is, too. Default: one that keeps what is freed for the next of
 	// its size.
 	Compile step.Options
 

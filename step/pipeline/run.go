@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/pinion-gpu/pinion/device"
 	"github.com/pinion-gpu/pinion/parallel"
 	"github.com/pinion-gpu/pinion/step"
 	"github.com/pinion-gpu/pinion/step/train"
@@ -39,7 +40,7 @@ func (r *Runner) Run(ctx context.Context, batch func(micro int) ([]*step.Tensor,
 	x := newPasses(ctx, r, batch)
 	err := x.run()
 	if err == nil {
-		result.Loss, err = r.finish(x.loss)
+		result.Loss, err = r.finish(ctx, x.loss)
 	}
 	if err != nil {
 		err = r.fail(fmt.Errorf("pipeline: rank %d of %d: step %d: %w", r.rank, r.l.ranks, result.Step, err))
@@ -57,8 +58,8 @@ func (r *Runner) Run(ctx context.Context, batch func(micro int) ([]*step.Tensor,
 }
 
 // finish updates the state when the gradients are there, and tells ranks the loss.
-func (r *Runner) finish(loss float64) (float64, error) {
-	if err := r.share(); err != nil {
+func (r *Runner) finish(ctx context.Context, loss float64) (float64, error) {
+	if err := r.share(ctx); err != nil {
 		return 0, fmt.Errorf("what updates need of each other: %w", err)
 	}
 	if r.update != nil {
@@ -73,7 +74,7 @@ func (r *Runner) finish(loss float64) (float64, error) {
 			r.state[slot{i, -1}] = out[k]
 		}
 	}
-	if err := r.spread(); err != nil {
+	if err := r.spread(ctx); err != nil {
 		return 0, fmt.Errorf("new state for other ranks: %w", err)
 	}
 	data := make([]byte, 8)
@@ -84,7 +85,7 @@ func (r *Runner) finish(loss float64) (float64, error) {
 			return 0, err
 		}
 	}
-	if err := errors.Join(r.c.Broadcast(r.stream, r.loss.Ptr(), 8, last), r.stream.Synchronize()); err != nil {
+	if err := errors.Join(r.c.Broadcast(r.stream, r.loss.Ptr(), 8, last), r.settled(ctx)); err != nil {
 		return 0, fmt.Errorf("the loss: %w", err)
 	}
 	err := r.loss.Read(data)
@@ -107,7 +108,7 @@ func (r *Runner) updateInputs(p *program) (list []*step.Tensor) {
 }
 
 // share computes what updates of other ranks need of this one, and tells all ranks.
-func (r *Runner) share() error {
+func (r *Runner) share(ctx context.Context) error {
 	if r.shared != nil {
 		out, err := r.shared.x.Run(context.Background(), r.updateInputs(r.shared), nil)
 		if err != nil {
@@ -125,12 +126,20 @@ func (r *Runner) share() error {
 			return err
 		}
 	}
-	return r.stream.Synchronize()
+	return r.settled(ctx)
+}
+
+// settled waits for what ranks do together, or until ctx ends.
+func (r *Runner) settled(ctx context.Context) error {
+	if err := r.stream.Record(r.together); err != nil {
+		return err
+	}
+	return device.Wait(ctx, r.together)
 }
 
 // spread sends state that was updated to the ranks that read it besides, such as
 // embeddings that are tied.
-func (r *Runner) spread() error {
+func (r *Runner) spread(ctx context.Context) error {
 	var transfers []parallel.Transfer
 	for _, d := range r.spreads {
 		if t := r.state[slot{d.state, -1}]; d.from == r.rank {
@@ -142,5 +151,5 @@ func (r *Runner) spread() error {
 	if len(transfers) == 0 {
 		return nil
 	}
-	return errors.Join(r.c.Exchange(r.stream, transfers...), r.stream.Synchronize())
+	return errors.Join(r.c.Exchange(r.stream, transfers...), r.settled(ctx))
 }

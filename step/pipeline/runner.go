@@ -1,6 +1,8 @@
 package pipeline
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"slices"
@@ -29,6 +31,7 @@ type Runner struct {
 	recycler *recycler      // of memory, if that is the runner's own
 	stream   device.Stream  // of what ranks do together
 	done     []device.Event // behind each exchange of a step
+	together device.Event   // behind what ends a step
 
 	chunks         []*chunk
 	shared, update *program // what other ranks are told; what replaces state. nil: nothing
@@ -79,7 +82,13 @@ func Open(s train.Step, exec step.Executor, c parallel.Comm, o Options) (_ *Runn
 	if exec == nil || c == nil {
 		return nil, bad("no executor, or no ranks")
 	}
+	if !device.Same(exec.Device(), c.Device()) {
+		return nil, bad("the executor is on %s, and the rank's memory on %s", exec.Device().Info().ID, c.Device().Info().ID)
+	}
 	l, err := lay(&s, c.Size(), o)
+	if err == nil {
+		err = l.agree(c)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -91,6 +100,22 @@ func Open(s train.Step, exec step.Executor, c parallel.Comm, o Options) (_ *Runn
 		return nil, fmt.Errorf("pipeline: rank %d: %w", r.rank, errors.Join(err, r.Close()))
 	}
 	return r, nil
+}
+
+// agree fails on all ranks if they do not have the same step, cut at the same places.
+func (l *layout) agree(c parallel.Comm) error {
+	digest := sha256.New()
+	fmt.Fprintln(digest, l.step.Graph, l.step.Loss, l.step.Batch, l.step.State, l.step.Gradients, l.o.Micro, l.o.Chunks)
+	for _, p := range l.parts {
+		fmt.Fprintln(digest, p.forward.graph, p.backward.graph)
+	}
+	texts, err := parallel.Texts(c, hex.EncodeToString(digest.Sum(nil)))
+	for rank, text := range texts {
+		if text != texts[0] && err == nil {
+			err = bad("rank %d has another step than rank 0, other options, or cuts it elsewhere, as with other Seconds", rank)
+		}
+	}
+	return err
 }
 
 func (r *Runner) open(exec step.Executor) (err error) {
@@ -109,6 +134,9 @@ func (r *Runner) open(exec step.Executor) (err error) {
 	}
 	levels, err := r.l.levels()
 	if err != nil {
+		return err
+	}
+	if r.together, err = r.c.Device().NewEvent(device.EventNoTiming); err != nil {
 		return err
 	}
 	r.levels, r.spreads = levels[r.rank], r.l.spreads(r.rank)
@@ -229,8 +257,10 @@ func (r *Runner) Close() error {
 			all = append(all, err)
 		}
 	}
-	for _, e := range r.done {
-		all = append(all, e.Close())
+	for _, e := range append(r.done, r.together) {
+		if e != nil {
+			all = append(all, e.Close())
+		}
 	}
 	programs := []*program{r.shared, r.update}
 	for _, c := range r.chunks {

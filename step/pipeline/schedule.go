@@ -19,7 +19,12 @@ const (
 )
 
 // String returns the name: "forward".
-func (k Kind) String() string { return [...]string{"forward", "backward"}[k] }
+func (k Kind) String() string {
+	if k > Backward {
+		return fmt.Sprintf("kind(%d)", uint8(k))
+	}
+	return [...]string{"forward", "backward"}[k]
+}
 
 // Op is one pass of one micro-batch through one stage.
 type Op struct {

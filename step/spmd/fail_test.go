@@ -84,7 +84,7 @@ func TestOtherRanks(t *testing.T) {
 	defer exec.Close()
 	four := testkit.Must(local.New(devices...))(t)[0]
 	_, err := train.Open(*p.Step, exec, train.Options{Compile: step.Options{Ranks: four}})
-	testkit.WantError(t, "four ranks", err, train.ErrArgument, "not for 4 ranks")
+	testkit.WantError(t, "four ranks", err, train.ErrArgument, "is split over 2 ranks, and there are 4")
 	_, err = train.Open(*p.Step, exec, train.Options{})
 	testkit.WantError(t, "no ranks", err, train.ErrArgument, "Options.Ranks is nil")
 	two := testkit.Must(local.New(devices[:2]...))(t)[0]

@@ -31,6 +31,7 @@ func (w *writer) finish() (*Partitioned, error) {
 	need, now := needed(w.out, outputs), map[graph.Value]graph.Value{}
 	pass := passes(w.out, out)
 	out.Graph = graph.New(s.Graph.Name())
+	out.SplitOver = w.ranks
 	p := &Partitioned{Step: out}
 	for _, n := range w.out.Nodes() {
 		if !need[n] && n.Op != graph.Parameter {

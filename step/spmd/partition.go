@@ -21,7 +21,8 @@ type Split struct {
 // Partitioned is a step as one rank of several runs it.
 type Partitioned struct {
 	// Step has what the given step has, in the same order. [train.Open] runs it, with
-	// Options.Compile.Ranks of as many ranks; without any if Report has no Collectives. All
+	// Options.Compile.Ranks of as many ranks. Its Runner has no checkpoints: Cut and Join are
+	// for those of the whole. All
 	// ranks give batches of the same samples, each its part of those that are split. Loss is
 	// the same on all ranks. Gradients are what the update is made of, as they come: whole,
 	// the rank's part, or a summand.

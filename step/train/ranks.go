@@ -22,9 +22,10 @@ func (s *Step) OverRanks() (*Step, error) {
 	return &o.Step, nil
 }
 
-// together reports whether there is anything in the step that ranks do together.
-func (s *Step) together() bool {
-	return s.Graph != nil && slices.ContainsFunc(s.Graph.Nodes(), func(n *graph.Node) bool { return n.Op.Class() == graph.Collective })
+// split reports whether ranks run the step as it is: it is split over them, or there is
+// something in it that they do together.
+func (s *Step) split() bool {
+	return s.SplitOver > 0 || s.Graph != nil && slices.ContainsFunc(s.Graph.Nodes(), func(n *graph.Node) bool { return n.Op.Class() == graph.Collective })
 }
 
 // over is a step of several ranks.

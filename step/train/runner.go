@@ -81,11 +81,14 @@ func Open(s Step, exec step.Executor, o Options) (_ *Runner, err error) {
 	}
 	o.Accumulate = max(o.Accumulate, 1)
 	divided := &over{Step: s, shares: make([]*share, len(s.State))}
-	together := s.together()
-	if together && o.Share != ShareNothing {
+	split := s.split()
+	if split && o.Share != ShareNothing {
 		return nil, fmt.Errorf("train: %w: ranks do some of graph %q together already, and cannot share %v beside", ErrArgument, s.Graph.Name(), o.Share)
 	}
-	if c := o.Compile.Ranks; c != nil && !together {
+	if c := o.Compile.Ranks; c != nil && s.SplitOver > 0 && c.Size() != s.SplitOver {
+		return nil, fmt.Errorf("train: %w: graph %q is split over %d ranks, and there are %d", ErrArgument, s.Graph.Name(), s.SplitOver, c.Size())
+	}
+	if c := o.Compile.Ranks; c != nil && !split {
 		if divided, err = s.overRanks(c.Size(), c.Rank(), o.Share); err != nil {
 			return nil, err
 		}

@@ -89,7 +89,7 @@ func (r *Runner) named() error {
 	if r.closed {
 		return fmt.Errorf("train: graph %q: %w", r.s.Graph.Name(), ErrClosed)
 	}
-	if c := r.o.Compile.Ranks; c != nil && c.Size() > 1 && r.s.together() {
+	if c := r.o.Compile.Ranks; r.s.SplitOver > 1 || c != nil && c.Size() > 1 && r.s.split() {
 		return fmt.Errorf("train: graph %q: %w: ranks have parts of its state that a checkpoint knows nothing of", r.s.Graph.Name(), ErrArgument)
 	}
 	seen := map[string]bool{}

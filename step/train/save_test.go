@@ -16,6 +16,7 @@ import (
 	"github.com/pinion-gpu/pinion/parallel"
 	"github.com/pinion-gpu/pinion/parallel/local"
 	"github.com/pinion-gpu/pinion/step"
+	"github.com/pinion-gpu/pinion/step/auto"
 	"github.com/pinion-gpu/pinion/step/graph"
 	"github.com/pinion-gpu/pinion/step/train"
 )
@@ -183,5 +184,85 @@ func TestSaveRefused(t *testing.T) {
 	testkit.WantError(t, "closed", r.Save(t.Context(), folder, nil), train.ErrClosed, "unnamed")
 	if _, err := first.Load(t.Context(), folder); err != nil {
 		t.Error(errors.Join(errors.New("a save that was refused changed the folder"), err))
+	}
+}
+
+// Masks, and what users keep beside the state, come back; their meta does not change the
+// number of steps.
+func TestSaveMasks(t *testing.T) {
+	exec := small(t, "64MiB")
+	n := testkit.Must(build(kind{batch: 8, hidden: 8, rate: 0.1, descent: true, sparse: true}))(t)
+	r := n.open(t, exec, train.Options{})
+	folder := filepath.Join(t.TempDir(), "state")
+	testkit.OK(t, r.Save(t.Context(), folder, map[string]string{"pinion.train.step": "1000"}))
+	want := testkit.Must(whole(n, r))(t)
+	for _, s := range n.State {
+		testkit.OK(t, r.Put(s.Param, make([]byte, s.Param.Shape().Bytes())))
+	}
+	meta := testkit.Must(r.Load(t.Context(), folder))(t)
+	if len(meta) != 0 {
+		t.Errorf("meta %v", meta)
+	}
+	for i, got := range testkit.Must(whole(n, r))(t) {
+		if !bytes.Equal(got, want[i]) {
+			t.Errorf("state %d is another", i)
+		}
+	}
+}
+
+// Ranks that do not see the same save load nothing.
+func TestLoadOther(t *testing.T) {
+	exec := small(t, "64MiB")
+	k := kind{batch: 8, hidden: 8, rate: 0.1, descent: true}
+	dirs := []string{filepath.Join(t.TempDir(), "a"), filepath.Join(t.TempDir(), "b")}
+	for _, dir := range dirs {
+		testkit.OK(t, testkit.Must(build(k))(t).open(t, exec, train.Options{}).Save(t.Context(), dir, nil))
+	}
+	x, y := points(240, 1)
+	for rank, err := range onRanks(t, 2, func(c parallel.Comm) error {
+		_, r, _, err := trainRank(t, c, k, train.Options{}, x, y, 0)
+		if err == nil {
+			_, err = r.Load(t.Context(), dirs[c.Rank()])
+		}
+		return err
+	}) {
+		if err == nil || !strings.Contains(err.Error(), "rank 0 sees the save ") {
+			t.Errorf("rank %d: %v", rank, err)
+		}
+	}
+}
+
+// An update that depends on a rank's samples otherwise than through the gradients is refused:
+// ranks would have other weights. So is a checkpoint of a step that ranks split.
+func TestRanksRefused(t *testing.T) {
+	for rank, err := range onRanks(t, 2, func(c parallel.Comm) error {
+		n, err := build(kind{batch: 8, hidden: 8, rate: 0.1, descent: true})
+		if err != nil {
+			return err
+		}
+		exec, err := auto.Open(c.Device())
+		if err != nil {
+			return err
+		}
+		defer exec.Close()
+		n.SplitOver = 2
+		r, err := train.Open(n.Step, exec, train.Options{Compile: step.Options{Ranks: c}})
+		if err != nil {
+			return err
+		}
+		err = r.Save(t.Context(), t.TempDir(), nil)
+		if err := errors.Join(r.Close()); err != nil {
+			return err
+		}
+		if err == nil || !strings.Contains(err.Error(), "parts of its state") {
+			return fmt.Errorf("a step that is split was saved: %w", err)
+		}
+		n.SplitOver, n.Gradients = 0, n.Gradients[:1]
+		_, err = train.Open(n.Step, exec, train.Options{Compile: step.Options{Ranks: c}})
+		return err
+	}) {
+		if err == nil || !strings.Contains(err.Error(), "through Step.Gradients alone") {
+			t.Errorf("rank %d: %v", rank, err)
+		}
 	}
 }

@@ -25,6 +25,11 @@ type Step struct {
 	// [Scaler.Unscale]. Accumulation and ranks ask for them, and for all of them.
 	Gradients []graph.Value
 
+	// SplitOver is how many ranks the step is split over, of which it is one's, as package
+	// spmd does: they run it as it is, and all have the same samples. Default: 0, it is
+	// whole, and ranks have samples of their own.
+	SplitOver int
+
 	// Scale is the parameter with the state of a [Scaler], and one of State. Default: none.
 	Scale graph.Value
 }
