@@ -61,19 +61,6 @@
 // loss has the last rank hold all of them: add it to the gradients instead. And random
 // numbers of all layers are drawn in each stage that draws any.
 //
-// There are no checkpoints: Get puts state together on all ranks.
-//
-// # Limits
-//
-// Options.Budget counts each state where its gradient is added up. A state that other ranks
-// read besides, such as a tied table, and means of weights that an update keeps, are there
-// as well, or on the weight's rank; and tensors of batches that wait for the way back are
-// not counted.
-//
-// What depends on no batch is computed where it is read. So a penalty on the weights in the
-// loss has the last rank hold all of them: add it to the gradients instead. And random
-// numbers of all layers are drawn in each stage that draws any.
-//
 // There are no checkpoints: [Runner.Get] puts state together on all ranks.
 //
 // # Failures
