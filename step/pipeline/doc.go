@@ -66,6 +66,6 @@
 // # Failures
 //
 // Open compares the steps and the cuts of all ranks. What cannot be right is an error on all
-// ranks. A rank that fails in a step aborts its communicator, which tells nobody else: whoever started the
-// ranks aborts those of the others, as parallel/auto does.
+// ranks. A rank that fails in a step aborts its communicator, which tells nobody else: whoever
+// started the ranks aborts those of the others, as parallel/auto does.
 package pipeline
