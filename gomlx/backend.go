@@ -25,7 +25,7 @@ const Name = "pinion"
 const (
 	MeanOfRanks     = "pinion: mean of ranks"              // of what they give it
 	ShareOfMean     = "pinion: share of the mean of ranks" // this rank's, of the first axis
-	GatherFromRanks = "pinion: gather from ranks"          // one behind the other; of two operands, in the place of the second, with its shape
+	GatherFromRanks = "pinion: gather from ranks"          // the first operand, one behind the other, in the place of the second, with its shape
 )
 
 // What may go wrong with what was there once.

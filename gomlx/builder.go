@@ -185,12 +185,12 @@ func (f *function) together(c *function, in []graph.Value) (out []graph.Value, e
 		out, err = f.graph.AllReduce(mean, in...)
 	case strings.HasPrefix(c.name, ShareOfMean):
 		out, err = f.graph.ReduceScatter(mean, ranks.Size(), in...)
-	case strings.HasPrefix(c.name, GatherFromRanks) && len(in) == 2:
+	case strings.HasPrefix(c.name, GatherFromRanks) && len(in) != 2:
+		err = fmt.Errorf("%s: %w: %q is called with %d operands, not with 2", Name, ErrArgument, c.name, len(in))
+	case strings.HasPrefix(c.name, GatherFromRanks):
 		var v graph.Value
 		v, err = f.graph.AllGatherInto(ranks.Size(), in[1], in[0])
 		out = []graph.Value{v}
-	case strings.HasPrefix(c.name, GatherFromRanks):
-		out, err = f.graph.AllGather(ranks.Size(), in...)
 	}
 	if err != nil {
 		return nil, err

@@ -61,8 +61,26 @@ type collective struct {
 	node  *graph.Node
 }
 
-// Scratch implements [Kernel].
-func (k *collective) Scratch() int64 { return 0 }
+// Scratch implements [Kernel]. What ranks have beyond a result is received beside it.
+func (k *collective) Scratch() (bytes int64) {
+	for i := range k.node.Shapes {
+		bytes += k.beyond(i)
+	}
+	return bytes
+}
+
+// beyond is how many bytes ranks have of a result, aligned, if these are more than it has;
+// else 0.
+func (k *collective) beyond(i int) int64 {
+	if k.node.Op != graph.AllGather {
+		return 0
+	}
+	n := int64(k.ranks.Size()) * k.node.Inputs[i].Shape().Bytes()
+	if n == k.node.Shapes[i].Bytes() {
+		return 0
+	}
+	return (n + memoryAlign - 1) / memoryAlign * memoryAlign
+}
 
 // CanAlias implements [Aliaser].
 func (k *collective) CanAlias(output, input int) bool {
@@ -73,7 +91,7 @@ func (k *collective) CanAlias(output, input int) bool {
 }
 
 // Launch implements [Kernel].
-func (k *collective) Launch(s device.Stream, inputs, outputs []device.Ptr, _ device.Ptr) error {
+func (k *collective) Launch(s device.Stream, inputs, outputs []device.Ptr, scratch device.Ptr) error {
 	op := parallel.Sum
 	if k.node.Attr.(*graph.Together).Mean {
 		op = parallel.Avg
@@ -90,8 +108,21 @@ func (k *collective) Launch(s device.Stream, inputs, outputs []device.Ptr, _ dev
 	default:
 		for i := range parts {
 			parts[i].N = k.node.Inputs[i].Shape().Bytes()
+			if n := k.beyond(i); n > 0 {
+				parts[i].Recv, scratch = scratch, scratch.Add(n)
+			}
 		}
-		return k.ranks.AllGather(s, parts...)
+		if err := k.ranks.AllGather(s, parts...); err != nil {
+			return err
+		}
+		for i, shape := range k.node.Shapes {
+			if parts[i].Recv != outputs[i] {
+				if err := s.CopyD2D(outputs[i], parts[i].Recv, shape.Bytes()); err != nil {
+					return err
+				}
+			}
+		}
+		return nil
 	}
 }
 
@@ -109,7 +140,7 @@ func (x *Executable) waitForRanks() error {
 				return err
 			}
 		}
-		busy := x.areas(n)
+		busy := append(x.areas(n), n.scratchArea()...)
 		for j := i + 1; j < len(x.launches); j++ {
 			if m := &x.launches[j]; x.touches(m, busy) {
 				m.ranks = append(m.ranks, n)
@@ -141,6 +172,14 @@ func (x *Executable) areas(n *launch) (list []area) {
 	return list
 }
 
+// scratchArea is the memory that the kernel needs besides, if any.
+func (n *launch) scratchArea() []area {
+	if size := n.unit.kernel.Scratch(); size > 0 {
+		return []area{{from: n.scratch, to: n.scratch + device.Ptr(size)}}
+	}
+	return nil
+}
+
 func (x *Executable) area(p spot) area {
 	if p.planned != 0 {
 		return area{from: p.planned, to: p.planned + device.Ptr(alignedBytes(x.buffers[p.buffer].value.Shape()))}
@@ -157,10 +196,7 @@ func (x *Executable) area(p spot) area {
 func (x *Executable) touches(n *launch, busy []area) bool {
 	var list []area
 	if n.unit.task.together() == nil {
-		list = x.areas(n)
-		if size := n.unit.kernel.Scratch(); size > 0 {
-			list = append(list, area{from: n.scratch, to: n.scratch + device.Ptr(size)})
-		}
+		list = append(x.areas(n), n.scratchArea()...)
 	}
 	for _, l := range n.copies.Fetch {
 		list = append(list, x.area(spot{x.place(x.plan.Lives[l]), x.plan.Lives[l].Value}))

@@ -88,16 +88,9 @@ func (s *share) own(x *graph.Node) *graph.Node {
 	return graph.Slice(s.flat(x), graph.AxisRange(s.rank*s.each, (s.rank+1)*s.each))
 }
 
-// whole is the value that ranks have shares of, which takes the place of another, into, where
-// nothing fills up the last share.
+// whole is the value that ranks have shares of, which takes the place of another, into.
 func (s *share) whole(x, into *graph.Node) *graph.Node {
-	if s.each*s.ranks == s.elements {
-		return together(gomlx.GatherFromRanks, func(in []*graph.Node) *graph.Node { return in[1] }, x, into)
-	}
-	x = together(gomlx.GatherFromRanks, func(in []*graph.Node) *graph.Node {
-		return graph.Reshape(graph.BroadcastToDims(graph.Reshape(in[0], 1, s.each), s.ranks, s.each), s.ranks*s.each)
-	}, x)
-	return graph.Reshape(graph.Slice(x, graph.AxisRange(0, s.elements)), into.Shape().Dimensions...)
+	return together(gomlx.GatherFromRanks, func(in []*graph.Node) *graph.Node { return in[1] }, x, into)
 }
 
 // weight is a variable that is trained.

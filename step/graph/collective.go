@@ -69,14 +69,14 @@ func (g *Graph) AllGather(ranks int, values ...Value) ([]Value, error) {
 }
 
 // AllGatherInto adds what so many ranks have, one behind the other, with the shape of into,
-// which nothing is read of: the result may lie in its memory. Of the elements of into, each
-// rank has the same part.
+// which nothing is read of: the result may lie in its memory. Ranks have the same number of
+// elements of it, rounded up: what the last ones have beyond it is left out.
 func (g *Graph) AllGatherInto(ranks int, into, x Value) (Value, error) {
 	if err := g.check(AllGather, into, x); err != nil {
 		return Value{}, err
 	}
 	s := into.Shape()
-	if ranks < 1 || s.Type != x.Shape().Type || s.Size() != ranks*x.Shape().Size() {
+	if ranks < 1 || s.Type != x.Shape().Type || (s.Size()+ranks-1)/ranks != x.Shape().Size() {
 		return Value{}, bad(AllGather, []Value{into, x}, "the first is not made of %d such as the second", ranks)
 	}
 	return g.Append(AllGather, &Together{Ranks: ranks, Into: true}, []Shape{s}, x, into).Value(0), nil

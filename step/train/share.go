@@ -226,13 +226,7 @@ func (w *rewriter) gather(own, into graph.Value) graph.Value {
 	if w.err != nil {
 		return graph.Value{}
 	}
-	s := into.Shape()
-	if s.Size() == own.Shape().Size()*w.ranks {
-		return w.do(func() (graph.Value, error) { return w.AllGatherInto(w.ranks, into, own) })
-	}
-	padded := w.one(w.AllGather(w.ranks, own))
-	whole := w.do(func() (graph.Value, error) { return w.Slice(padded, []int{0}, []int{s.Size()}, nil) })
-	return w.reshape(whole, s.Dims...)
+	return w.do(func() (graph.Value, error) { return w.AllGatherInto(w.ranks, into, own) })
 }
 
 // cut is a rank's share of the data of a parameter.

@@ -251,3 +251,49 @@ func stateOf(seed uint64, c parallel.Comm, o train.Options, data []float32, step
 	}
 	return state, nil
 }
+
+// Sharing takes memory off also where sizes are no multiple of the ranks: new weights lie in
+// the place of the old ones.
+func TestShareOdd(t *testing.T) {
+	const size, weights, elements = 4, 8, 10_003
+	peak := func(share train.Sharing) (bytes int64) {
+		for _, err := range onRanks(t, size, func(c parallel.Comm) error {
+			n := &network{g: graph.New("odd"), initial: map[graph.Value][]byte{}}
+			x := n.v(n.g.Parameter("x", f32(4)))
+			n.Graph, n.Batch = n.g, []graph.Value{x}
+			n.Loss = n.reduce(graph.ReduceSum, x, 0)
+			for range weights {
+				w, m := n.param(f32(elements), make([]byte, 4*elements)), n.param(f32(elements), make([]byte, 4*elements))
+				g := n.bin(graph.Mul, w, n.v(n.g.BroadcastInDim(n.Loss, []int{elements}, nil)))
+				mean := n.bin(graph.Add, n.bin(graph.Mul, m, n.num(0.9)), n.bin(graph.Mul, g, n.num(0.1)))
+				n.Gradients = append(n.Gradients, g)
+				n.State = append(n.State, train.State{Param: w, Next: n.bin(graph.Sub, w, mean)}, train.State{Param: m, Next: mean})
+			}
+			if n.err != nil {
+				return n.err
+			}
+			exec, err := auto.Open(c.Device())
+			if err != nil {
+				return err
+			}
+			defer exec.Close()
+			r, err := train.Open(n.Step, exec, train.Options{Share: share, Compile: step.Options{Ranks: c, BucketBytes: 4 * elements}})
+			if err != nil {
+				return err
+			}
+			if c.Rank() == 0 {
+				bytes = r.PeakBytes()
+			}
+			return r.Close()
+		}) {
+			testkit.OK(t, err)
+		}
+		return bytes
+	}
+	nothing := peak(train.ShareNothing)
+	for _, share := range []train.Sharing{train.ShareUpdate, train.ShareWeights} {
+		if got := peak(share); got > nothing-weights*elements*4/2 {
+			t.Errorf("sharing %v takes %d bytes, and nothing %d", share, got, nothing)
+		}
+	}
+}
