@@ -45,7 +45,7 @@ for what in ("arrays", "photos"):
     out = {k: document[k] for k in ("measured_at", "commit", "platform", "cpus", "device", "device_name") if k in document} | out
     out["repeats"] = rounds
     out["rows"] += [
-        row(f"{what}: time of a batch with --trace", "Pinion", "of that without", times, **(WANTED if what == "arrays" else {})),
+        row(f"{what}: time of a batch with --trace", "Pinion", "of that without", times, **WANTED),
         row(f"{what}: rate", "Pinion", "samples/s", rates["off"]),
         row(f"{what}: rate", "Pinion, --trace", "samples/s", rates["on"]),
     ]
@@ -59,7 +59,6 @@ for line in (folder / "timeline" / "feed.txt").read_text().splitlines():
     what = words[0].removeprefix("BenchmarkFeed/").rsplit("-", 1)[0]
     figures = {unit: float(value) for value, unit in zip(words[2::2], words[3::2])}
     out["rows"].append(row(f"{what}: time of a batch with a recording, in one process", "Pinion", "of that without",
-                           [figures["ratio-low"], figures["ratio"], figures["ratio-high"]],
-                           **(WANTED if what == "photos" else {})))
+                           [figures["ratio-low"], figures["ratio"], figures["ratio-high"]]))
     print(f"{what}: {figures['ratio']:.3f} in one process, in half of {words[1]} pairs {figures['ratio-low']:.3f} to {figures['ratio-high']:.3f}")
 (folder / "timeline-cost.json").write_text(json.dumps(out, indent=1) + "\n")

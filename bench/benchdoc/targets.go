@@ -135,8 +135,8 @@ func targets() (list []target) {
 	list = append(list,
 		target{"alloc and free 4 KiB, cached", 150e-9, true, nanosecondsOf, compared(hold, "alloc and free 4 KiB", pinion, func(r comparedRow) float64 { return r.Value * 1e-9 })},
 		target{"first alloc of 1 GiB", 1e-3, true, duration, compared(hold, "first alloc of 1 GiB", pinion, func(r comparedRow) float64 { return r.Value * 1e-3 })})
-	// Processes that decode photos differ from each other by more than the target allows.
-	for _, name := range []string{"arrays: time of a batch with --trace", "photos: time of a batch with a recording, in one process"} {
+	for _, what := range []string{"arrays", "photos"} {
+		name := what + ": time of a batch with --trace"
 		list = append(list, target{name + ", of that without", 1.03, true, ratio, compared(traced, name, pinion, value)})
 	}
 	return append(list, stepTargets()...)

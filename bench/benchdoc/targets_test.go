@@ -53,7 +53,7 @@ func TestTraced(t *testing.T) {
 	r := &run{name: "a", turns: map[string][]*turnFile{}, compared: map[string][]*comparedFile{}}
 	testkit.OK(t, r.add("timeline-cost", []byte(`{"commit": "abc", "what": "timeline", "device_name": "a GPU", "repeats": 9, "rows": [
 		{"name": "arrays: time of a batch with --trace", "by": "Pinion", "unit": "of that without", "value": 1.011, "min": 0.95, "max": 1.06, "at_most": 1.03},
-		{"name": "photos: time of a batch with a recording, in one process", "by": "Pinion", "unit": "of that without", "value": 1.05, "min": 0.99, "max": 1.1, "at_most": 1.03}]}`)))
+		{"name": "photos: time of a batch with --trace", "by": "Pinion", "unit": "of that without", "value": 1.05, "min": 0.99, "max": 1.1, "at_most": 1.03}]}`)))
 	var w strings.Builder
 	r.printTargets(&w)
 	r.writeTargets(&w)
@@ -61,7 +61,7 @@ func TestTraced(t *testing.T) {
 	said := strings.Join(strings.Fields(w.String()), " ")
 	for _, want := range []string{
 		"arrays: time of a batch with --trace, of that without at most 1.030 1.011 yes",
-		"photos: time of a batch with a recording, in one process, of that without at most 1.030 1.050 no",
+		"photos: time of a batch with --trace, of that without at most 1.030 1.050 no",
 		"| arrays: time of a batch with --trace, of that without | at most 1.030 | 1.011 | yes |",
 		"0.95 of that without | 1.06 of that without | at most 1.03 of that without: reached",
 	} {
