@@ -11,6 +11,7 @@ import (
 	"github.com/pinion-gpu/pinion/checkpoint/sharded"
 	"github.com/pinion-gpu/pinion/internal/testkit"
 	"github.com/pinion-gpu/pinion/parallel"
+	"github.com/pinion-gpu/pinion/parallel/local/localtest"
 	"github.com/pinion-gpu/pinion/safetensors"
 )
 
@@ -24,7 +25,7 @@ func TestMerge(t *testing.T) {
 	v.Name, v.Type, v.Shape, v.data = "layer.9", safetensors.BF16, []int64{9 << 10, 512}, large
 	s[v.Name] = v
 	folder := t.TempDir()
-	for _, err := range onRanks(t, 3, func(c parallel.Comm) error {
+	for _, err := range localtest.Run(t, 3, "host:4MiB", func(c parallel.Comm) error {
 		return sharded.Save(t.Context(), folder, c, s.pieces(1, c.Rank(), 3), sharded.SaveOptions{})
 	}) {
 		testkit.OK(t, err)

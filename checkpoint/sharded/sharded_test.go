@@ -22,28 +22,9 @@ import (
 	"github.com/pinion-gpu/pinion/internal/testkit"
 	"github.com/pinion-gpu/pinion/parallel"
 	"github.com/pinion-gpu/pinion/parallel/local"
+	"github.com/pinion-gpu/pinion/parallel/local/localtest"
 	"github.com/pinion-gpu/pinion/safetensors"
 )
-
-// onRanks runs fn on n ranks that are goroutines, and returns their errors.
-func onRanks(t *testing.T, n int, fn func(c parallel.Comm) error) []error {
-	t.Helper()
-	testkit.NoLeaks(t)
-	var devices []device.Device
-	for range n {
-		devices = append(devices, testkit.Must(device.Open("host:4MiB"))(t))
-	}
-	errs := make([]error, n)
-	var all sync.WaitGroup
-	for i, c := range testkit.Must(local.New(devices...))(t) {
-		all.Go(func() { errs[i] = errors.Join(fn(c), c.Close()) })
-	}
-	all.Wait()
-	for _, dev := range devices {
-		testkit.OK(t, dev.Close())
-	}
-	return errs
-}
 
 // state is values with their bytes.
 type state map[string]struct {
@@ -141,7 +122,7 @@ func TestRandom(t *testing.T) {
 	for range 20 {
 		s, size, seed := randomState(rng), 1+rng.IntN(5), rng.Uint64()
 		meta := map[string]string{"step": fmt.Sprint(seed)}
-		for _, err := range onRanks(t, size, func(c parallel.Comm) error {
+		for _, err := range localtest.Run(t, size, "host:4MiB", func(c parallel.Comm) error {
 			return sharded.Save(t.Context(), folder, c, s.pieces(seed, c.Rank(), size), sharded.SaveOptions{Meta: meta})
 		}) {
 			testkit.OK(t, err)
@@ -192,7 +173,7 @@ func TestSaveFails(t *testing.T) {
 		}, `"w": elements 2 to 5 of shape [4]`, sharded.ErrArgument},
 		{"twice", t.Context(), func(int) []sharded.Piece { return append(s.pieces(2, 0, 1), s.pieces(2, 0, 1)...) }, "stands twice", sharded.ErrArgument},
 	} {
-		for rank, err := range onRanks(t, 3, func(comm parallel.Comm) error {
+		for rank, err := range localtest.Run(t, 3, "host:4MiB", func(comm parallel.Comm) error {
 			return sharded.Save(c.ctx, folder, comm, c.pieces(comm.Rank()), sharded.SaveOptions{})
 		}) {
 			if err == nil || !strings.Contains(err.Error(), c.want) || c.is != nil && rank == 0 && !errors.Is(err, c.is) {
@@ -211,7 +192,7 @@ func TestDamaged(t *testing.T) {
 	s := randomState(rand.New(rand.NewPCG(5, 6)))
 	folder := t.TempDir()
 	save := func(folder string) {
-		for _, err := range onRanks(t, 3, func(c parallel.Comm) error {
+		for _, err := range localtest.Run(t, 3, "host:4MiB", func(c parallel.Comm) error {
 			return sharded.Save(t.Context(), folder, c, s.pieces(1, c.Rank(), 3), sharded.SaveOptions{})
 		}) {
 			testkit.OK(t, err)

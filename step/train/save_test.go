@@ -8,40 +8,16 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 
-	"github.com/pinion-gpu/pinion/device"
 	"github.com/pinion-gpu/pinion/internal/testkit"
 	"github.com/pinion-gpu/pinion/parallel"
-	"github.com/pinion-gpu/pinion/parallel/local"
+	"github.com/pinion-gpu/pinion/parallel/local/localtest"
 	"github.com/pinion-gpu/pinion/step"
 	"github.com/pinion-gpu/pinion/step/auto"
 	"github.com/pinion-gpu/pinion/step/graph"
 	"github.com/pinion-gpu/pinion/step/train"
 )
-
-// onRanks runs fn on n ranks that are goroutines, and returns their errors.
-func onRanks(t *testing.T, n int, fn func(c parallel.Comm) error) []error {
-	t.Helper()
-	var devices []device.Device
-	for range n {
-		dev := testkit.Must(device.Open("host:64MiB"))(t)
-		t.Cleanup(func() { testkit.OK(t, dev.Close()) })
-		devices = append(devices, dev)
-	}
-	errs := make([]error, n)
-	var all sync.WaitGroup
-	for i, c := range testkit.Must(local.New(devices...))(t) {
-		all.Go(func() {
-			if errs[i] = fn(c); errs[i] != nil {
-				c.Abort(errs[i])
-			}
-		})
-	}
-	all.Wait()
-	return errs
-}
 
 // whole is the state of all ranks.
 func whole(n *network, r *train.Runner) (list [][]byte, err error) {
@@ -63,7 +39,7 @@ func TestSave(t *testing.T) {
 	folder := filepath.Join(t.TempDir(), "state")
 	k := kind{hidden: 33, rate: 0.01, scaler: &train.Scaler{Initial: 1 << 10}}
 	var saved, next [][]byte
-	for _, err := range onRanks(t, 3, func(c parallel.Comm) error {
+	for _, err := range localtest.Run(t, 3, "host:64MiB", func(c parallel.Comm) error {
 		k := k
 		k.batch = batch / c.Size()
 		n, r, _, err := trainRank(t, c, k, train.Options{Share: train.ShareWeights}, x, y, steps)
@@ -92,7 +68,7 @@ func TestSave(t *testing.T) {
 		ranks int
 		share train.Sharing
 	}{{1, train.ShareNothing}, {2, train.ShareUpdate}, {4, train.ShareWeights}} {
-		for rank, err := range onRanks(t, o.ranks, func(c parallel.Comm) error {
+		for rank, err := range localtest.Run(t, o.ranks, "host:64MiB", func(c parallel.Comm) error {
 			k := k
 			k.batch = batch / c.Size()
 			n, r, _, err := trainRank(t, c, k, train.Options{Share: o.share}, x, y, 0)
@@ -141,7 +117,7 @@ func TestSave(t *testing.T) {
 	// A file that is missing is an error of all ranks, with its rank.
 	files := testkit.Must(filepath.Glob(filepath.Join(folder, "*-00002-of-00003.safetensors")))(t)
 	testkit.OK(t, os.Remove(files[0]))
-	for rank, err := range onRanks(t, 2, func(c parallel.Comm) error {
+	for rank, err := range localtest.Run(t, 2, "host:64MiB", func(c parallel.Comm) error {
 		k := k
 		k.batch = batch / c.Size()
 		_, r, _, err := trainRank(t, c, k, train.Options{}, x, y, 0)
@@ -219,7 +195,7 @@ func TestLoadOther(t *testing.T) {
 		testkit.OK(t, testkit.Must(build(k))(t).open(t, exec, train.Options{}).Save(t.Context(), dir, nil))
 	}
 	x, y := points(240, 1)
-	for rank, err := range onRanks(t, 2, func(c parallel.Comm) error {
+	for rank, err := range localtest.Run(t, 2, "host:64MiB", func(c parallel.Comm) error {
 		_, r, _, err := trainRank(t, c, k, train.Options{}, x, y, 0)
 		if err == nil {
 			_, err = r.Load(t.Context(), dirs[c.Rank()])
@@ -235,7 +211,7 @@ func TestLoadOther(t *testing.T) {
 // An update that depends on a rank's samples otherwise than through the gradients is refused:
 // ranks would have other weights. So is a checkpoint of a step that ranks split.
 func TestRanksRefused(t *testing.T) {
-	for rank, err := range onRanks(t, 2, func(c parallel.Comm) error {
+	for rank, err := range localtest.Run(t, 2, "host:64MiB", func(c parallel.Comm) error {
 		n, err := build(kind{batch: 8, hidden: 8, rate: 0.1, descent: true})
 		if err != nil {
 			return err

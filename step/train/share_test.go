@@ -15,6 +15,7 @@ import (
 	"github.com/pinion-gpu/pinion/internal/testkit"
 	"github.com/pinion-gpu/pinion/parallel"
 	"github.com/pinion-gpu/pinion/parallel/local"
+	"github.com/pinion-gpu/pinion/parallel/local/localtest"
 	"github.com/pinion-gpu/pinion/step"
 	"github.com/pinion-gpu/pinion/step/auto"
 	"github.com/pinion-gpu/pinion/step/graph"
@@ -257,7 +258,7 @@ func stateOf(seed uint64, c parallel.Comm, o train.Options, data []float32, step
 func TestShareOdd(t *testing.T) {
 	const size, weights, elements = 4, 8, 10_003
 	peak := func(share train.Sharing) (bytes int64) {
-		for _, err := range onRanks(t, size, func(c parallel.Comm) error {
+		for _, err := range localtest.Run(t, size, "host:64MiB", func(c parallel.Comm) error {
 			n := &network{g: graph.New("odd"), initial: map[graph.Value][]byte{}}
 			x := n.v(n.g.Parameter("x", f32(4)))
 			n.Graph, n.Batch = n.g, []graph.Value{x}

@@ -10,6 +10,7 @@ import (
 	"github.com/pinion-gpu/pinion/internal/models"
 	"github.com/pinion-gpu/pinion/internal/testkit"
 	"github.com/pinion-gpu/pinion/parallel"
+	"github.com/pinion-gpu/pinion/parallel/local/localtest"
 	"github.com/pinion-gpu/pinion/step"
 	"github.com/pinion-gpu/pinion/step/auto"
 	"github.com/pinion-gpu/pinion/step/graph"
@@ -128,7 +129,7 @@ func TestShareWeights(t *testing.T) {
 	}
 	ranks := func(share train.Sharing, accumulate int, autocast dtype.DType) []*rank {
 		results := make([]*rank, size)
-		for _, err := range onRanks(t, size, func(c parallel.Comm) (err error) {
+		for _, err := range localtest.Run(t, size, "host:64MiB", func(c parallel.Comm) (err error) {
 			results[c.Rank()], err = run(c, share, accumulate, autocast)
 			return err
 		}) {
