@@ -19,58 +19,72 @@ import (
 	"github.com/pinion-gpu/pinion/loader"
 )
 
-// What a batch costs with a recording and without: the median over pairs of a stretch of
-// batches with it and one without, in one process, since processes differ by more. Of
-// samples in memory, and of the photos in the folder that PINION_PHOTOS names.
+// What a batch costs with a recording and without one: the median over pairs of a stretch
+// of batches of each, in one process, since processes differ by more. The loader without is
+// on the plain device, and nobody listens, as in a program that records nothing. Of samples in memory, and
+// of the photos in the folder that PINION_PHOTOS names.
 //
 //	on-µs, off-µs  a batch
 //	ratio          of the two, in half of the pairs between ratio-low and ratio-high
 func BenchmarkFeed(b *testing.B) {
-	b.Run("memory", func(b *testing.B) { benchmarkFeed(b, images(b, 256), loader.Options{Batch: 16}) })
+	b.Run("memory", func(b *testing.B) {
+		benchmarkFeed(b, func() dataset.Dataset { return images(b, 256) }, loader.Options{Batch: 16})
+	})
 	b.Run("photos", func(b *testing.B) {
 		folder := os.Getenv("PINION_PHOTOS")
 		if folder == "" {
 			b.Skip("PINION_PHOTOS names no folder")
 		}
-		ds, err := photos.Open(context.Background(), folder, photos.Options{Transform: imaging.CenterCrop(224)})
-		testkit.OK(b, err)
-		benchmarkFeed(b, ds, loader.Options{Batch: 64})
+		benchmarkFeed(b, func() dataset.Dataset {
+			return testkit.Must(photos.Open(context.Background(), folder, photos.Options{Transform: imaging.CenterCrop(224)}))(b)
+		}, loader.Options{Batch: 64})
 	})
 }
 
-func benchmarkFeed(b *testing.B, ds dataset.Dataset, o loader.Options) {
-	const stretch = 48 // batches
+func benchmarkFeed(b *testing.B, open func() dataset.Dataset, o loader.Options) {
+	const stretch = 256 // batches: what waits finished in a loader between turns is few of them
 	r, err := Start(Options{})
 	testkit.OK(b, err)
 	defer r.Stop()
 	o.Epochs = 1 << 20
-	l, err := loader.New(r.Wrap(devicetest.Open(b)), ds, o)
-	testkit.OK(b, err)
-	defer l.Close()
-	took := func(on bool) float64 {
-		r.on.Store(on)
+	dev := devicetest.Open(b)
+	var loaders [2]*loader.Loader
+	for on, dev := range []device.Device{dev, r.Wrap(dev)} {
+		l, err := loader.New(dev, open(), o)
+		testkit.OK(b, err)
+		defer l.Close()
+		loaders[on] = l
+	}
+	took := func(on int) float64 {
+		r.on.Store(on == 1)
+		if r.deaf(); on == 1 {
+			r.deaf = testkit.Must(probe.Listen(r))(b)
+		}
 		began := time.Now()
 		for range stretch {
-			batch, err := l.Next(context.Background())
+			batch, err := loaders[on].Next(context.Background())
 			testkit.OK(b, err)
 			testkit.OK(b, batch.Release())
 		}
 		return time.Since(began).Seconds()
 	}
-	took(true) // the loader finds its pace
+	for range 3 { // they find their pace
+		took(0)
+		took(1)
+	}
 	var ratios []float64
-	times := map[bool][]float64{}
+	var times [2][]float64
 	for b.Loop() {
 		var pair [2]float64
 		for k := range 2 {
-			on := (len(ratios)+k)%2 == 1
-			pair[map[bool]int{true: 1}[on]] = took(on)
+			on := (len(ratios) + k) % 2
+			pair[on] = took(on)
+			times[on] = append(times[on], pair[on])
 		}
 		ratios = append(ratios, pair[1]/pair[0])
-		times[false], times[true] = append(times[false], pair[0]), append(times[true], pair[1])
 	}
-	for _, on := range []bool{false, true} {
-		b.ReportMetric(stats.Median(times[on])/stretch*1e6, map[bool]string{false: "off-µs", true: "on-µs"}[on])
+	for on, name := range []string{"off-µs", "on-µs"} {
+		b.ReportMetric(stats.Median(times[on])/stretch*1e6, name)
 	}
 	slices.Sort(ratios)
 	b.ReportMetric(stats.Median(ratios), "ratio")

@@ -19,7 +19,6 @@ import (
 	"github.com/pinion-gpu/pinion/dtype"
 	"github.com/pinion-gpu/pinion/internal/measure"
 	"github.com/pinion-gpu/pinion/internal/models"
-	"github.com/pinion-gpu/pinion/internal/stats"
 	"github.com/pinion-gpu/pinion/parallel"
 	"github.com/pinion-gpu/pinion/step"
 	"github.com/pinion-gpu/pinion/step/graph"
@@ -39,7 +38,8 @@ type bench struct {
 	ctx     context.Context
 	devices []device.Device
 	comms   []parallel.Comm
-	execs   []step.Executor // of ranks: kernels are made once for all kinds
+	execs   []step.Executor        // of ranks: kernels are made once for all kinds
+	state   map[graph.Value][]byte // that the model being measured begins with
 	harness.Document[row]
 }
 
@@ -79,6 +79,12 @@ type trained interface {
 	Memory() *step.Memory
 }
 
+// kind is a way to run a step on ranks.
+type kind struct {
+	open func(c parallel.Comm, s train.Step, exec step.Executor) (trained, error)        // what runs it on a rank
+	then func(c parallel.Comm, r trained, batch func(int) ([]*step.Tensor, error)) error // looks at it when all have run; or nil
+}
+
 // result is what steps of a kind took, and the losses of the first of them.
 type result struct {
 	seconds []float64 // of the slowest rank
@@ -88,61 +94,81 @@ type result struct {
 // warm is how many steps run before they are timed; their losses are compared.
 const warm = 3
 
-// time runs a kind on ranks: open makes what runs the step on each, data its samples, and
-// then looks at what ran.
-func (b *bench) time(comms []parallel.Comm, m *models.Model, open func(c parallel.Comm, s train.Step, exec step.Executor) (trained, error),
-	data func(c parallel.Comm, step, micro int) [][]byte, then func(c parallel.Comm, r trained, batch func(int) ([]*step.Tensor, error)) error) (result, error) {
+// time runs kinds of a step on ranks, in turn, since how fast a GPU is changes. data are
+// the samples of a rank.
+func (b *bench) time(m *models.Model, data func(c parallel.Comm, step, micro int) [][]byte, kinds ...kind) ([]result, error) {
 	s := m.Training()
 	shapes := make([]graph.Shape, len(s.Batch))
 	for i, p := range s.Batch {
 		shapes[i] = p.Shape()
 	}
-	out := result{seconds: make([]float64, b.repeats), losses: make([]float64, warm)}
+	if err := b.start(m, s); err != nil {
+		return nil, err
+	}
+	out := make([]result, len(kinds))
+	for i := range out {
+		out[i] = result{seconds: make([]float64, b.repeats), losses: make([]float64, warm)}
+	}
 	var mu sync.Mutex
-	err := onRanks(comms, func(c parallel.Comm) (err error) {
-		exec := b.execs[c.Rank()]
-		r, err := open(c, s, exec)
-		if err != nil {
-			return err
+	err := onRanks(b.comms, func(c parallel.Comm) (err error) {
+		batch := func(r trained, n int) func(int) ([]*step.Tensor, error) {
+			return batchOf(r.Memory(), shapes, func(micro int) [][]byte { return data(c, n, micro) })
 		}
-		defer func() { err = joined(err, r.Close()) }()
-		if err := b.start(m, s, exec, r); err != nil {
-			return err
-		}
-		for i := range warm + b.repeats {
-			if err := c.Barrier(b.ctx); err != nil {
-				return err
-			}
-			began := time.Now()
-			got, err := r.Run(b.ctx, batchOf(r.Memory(), shapes, func(micro int) [][]byte { return data(c, i, micro) }))
+		runners := make([]trained, len(kinds))
+		for i, k := range kinds {
+			r, err := k.open(c, s, b.execs[c.Rank()])
 			if err != nil {
 				return err
 			}
-			took := time.Since(began).Seconds()
-			mu.Lock()
-			if i < warm {
-				out.losses[i] += got.Loss / float64(len(comms))
-			} else {
-				out.seconds[i-warm] = max(out.seconds[i-warm], took)
+			defer func() { err = joined(err, r.Close()) }()
+			for param, data := range b.state {
+				if err := r.Put(param, data); err != nil {
+					return err
+				}
 			}
-			mu.Unlock()
+			runners[i] = r
 		}
-		if then == nil {
-			return nil
+		for i := range warm + b.repeats {
+			for k, r := range runners {
+				if err := c.Barrier(b.ctx); err != nil {
+					return err
+				}
+				began := time.Now()
+				got, err := r.Run(b.ctx, batch(r, i))
+				if err != nil {
+					return err
+				}
+				took := time.Since(began).Seconds()
+				mu.Lock()
+				if i < warm {
+					out[k].losses[i] += got.Loss / float64(len(b.comms))
+				} else {
+					out[k].seconds[i-warm] = max(out[k].seconds[i-warm], took)
+				}
+				mu.Unlock()
+			}
 		}
-		return then(c, r, batchOf(r.Memory(), shapes, func(micro int) [][]byte { return data(c, 0, micro) }))
+		for i, k := range kinds {
+			if k.then != nil {
+				if err := k.then(c, runners[i], batch(runners[i], 0)); err != nil {
+					return err
+				}
+			}
+		}
+		return nil
 	})
 	return out, err
 }
 
-// start gives a runner the state that a model begins with.
-func (b *bench) start(m *models.Model, s train.Step, exec step.Executor, r trained) (err error) {
-	memory, err := step.OpenMemory(exec.Device(), nil)
+// start finds the state that a model begins with.
+func (b *bench) start(m *models.Model, s train.Step) (err error) {
+	b.state = map[graph.Value][]byte{}
+	memory, err := step.OpenMemory(b.devices[0], nil)
 	if err != nil {
 		return err
 	}
 	defer func() { err = joined(err, memory.Close()) }()
-	tensors, err := m.Start(b.ctx, exec, memory, 1)
+	tensors, err := m.Start(b.ctx, b.execs[0], memory, 1)
 	if err != nil {
 		return err
 	}
@@ -150,7 +176,8 @@ func (b *bench) start(m *models.Model, s train.Step, exec step.Executor, r train
 	for i, t := range tensors {
 		if slices.ContainsFunc(s.State, func(st train.State) bool { return st.Param == params[i] }) && err == nil {
 			data := make([]byte, t.Shape().Bytes())
-			err = errors.Join(t.Read(data), r.Put(params[i], data))
+			err = t.Read(data)
+			b.state[params[i]] = data
 		}
 		err = joined(err, t.Free())
 	}
@@ -207,18 +234,25 @@ func (b *bench) same(what string, got, want []float64) error {
 	return nil
 }
 
-// over are times of steps over the median of others.
-func over(seconds []float64, other float64) []float64 {
+// ratios are those of what ran in turn.
+func ratios(seconds, others []float64) []float64 {
 	list := slices.Clone(seconds)
 	for i := range list {
-		list[i] /= other
+		list[i] /= others[i]
 	}
 	return list
 }
 
-func milliseconds(seconds []float64) []float64 { return over(seconds, 1e-3) }
+// times are values, each times a factor.
+func times(factor float64, values []float64) []float64 {
+	list := slices.Clone(values)
+	for i := range list {
+		list[i] *= factor
+	}
+	return list
+}
 
-func median(seconds []float64) float64 { return stats.Median(seconds) }
+func milliseconds(seconds []float64) []float64 { return times(1e3, seconds) }
 
 // onRanks runs fn on each rank. A rank that fails ends the others.
 func onRanks(comms []parallel.Comm, fn func(c parallel.Comm) error) error {

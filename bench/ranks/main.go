@@ -29,10 +29,12 @@ import (
 	"github.com/pinion-gpu/pinion/parallel/local"
 	"github.com/pinion-gpu/pinion/parallel/nccl"
 	"github.com/pinion-gpu/pinion/step/auto"
+	"github.com/pinion-gpu/pinion/timeline"
 )
 
 type options struct {
 	device, only string
+	trace        string
 	ranks        int
 	repeats      int
 	micro        int // micro-batches of the pipeline
@@ -54,6 +56,7 @@ func main() {
 	flag.IntVar(&o.model.Length, "length", 1024, "tokens of a sequence")
 	flag.IntVar(&o.model.Vocabulary, "vocabulary", 32768, "different tokens")
 	flag.StringVar(&o.only, "only", "", "measure only share, stages or split, separated by commas")
+	flag.StringVar(&o.trace, "trace", "", "write a timeline of everything to this file; the rest takes longer then")
 	flag.BoolVar(&o.quick, "quick", false, "small sizes, to see that everything works")
 	flag.Parse()
 	harness.Main("ranks", func(ctx context.Context, w io.Writer) error { return run(ctx, o, w) })
@@ -65,6 +68,16 @@ func run(ctx context.Context, o options, w io.Writer) (err error) {
 		o.repeats, o.micro, o.bucket = 2, 4, 64<<10
 		o.model.Layers, o.model.Width, o.model.Heads, o.model.Batch, o.model.Length, o.model.Vocabulary = 2, 32, 2, 2, 8, 32
 		o.model.Type = dtype.F32
+	}
+	if o.trace != "" {
+		recording, err := timeline.Start(timeline.Options{Others: true})
+		if err != nil {
+			return err
+		}
+		defer func() {
+			recording.Stop()
+			err = joined(err, recording.WriteFile(o.trace))
+		}()
 	}
 	devices, comms, err := open(o)
 	if err != nil {
@@ -117,6 +130,9 @@ func open(o options) (devices []device.Device, comms []parallel.Comm, err error)
 				break
 			}
 			return nil, nil, err
+		}
+		if r := timeline.Current(); r != nil {
+			dev = r.Wrap(dev)
 		}
 		devices = append(devices, dev)
 	}

@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"sync"
 
 	"github.com/pinion-gpu/pinion/internal/units"
 	"github.com/pinion-gpu/pinion/parallel"
@@ -31,41 +30,30 @@ func (b *bench) share() error {
 	own := func(c parallel.Comm, step, _ int) [][]byte {
 		return b.sequences(step, c.Rank()*b.model.Batch, b.model.Batch)
 	}
-	open := func(share train.Sharing, alone bool) func(c parallel.Comm, s train.Step, exec step.Executor) (trained, error) {
+	open := func(share train.Sharing) func(c parallel.Comm, s train.Step, exec step.Executor) (trained, error) {
 		return func(c parallel.Comm, s train.Step, exec step.Executor) (trained, error) {
-			o := train.Options{Share: share, Compile: step.Options{BucketBytes: b.bucket}}
-			if !alone {
-				o.Compile.Ranks, o.Compile.RanksSpeed = c, speed
-			}
-			return train.Open(s, exec, o)
+			return train.Open(s, exec, train.Options{Share: share, Compile: step.Options{BucketBytes: b.bucket, Ranks: c, RanksSpeed: speed}})
 		}
 	}
+	alone := kind{open: func(_ parallel.Comm, s train.Step, exec step.Executor) (trained, error) {
+		return train.Open(s, exec, train.Options{Compile: step.Options{BucketBytes: b.bucket}})
+	}}
 	name := fmt.Sprintf("GPT %d x %d, %d x %d on each of %s", b.model.Layers, b.model.Width, b.model.Batch, b.model.Length, units.Count(size, "rank"))
-	note("%s: each alone", name)
-	alone, err := b.time(b.comms, m, open(train.ShareNothing, true), own, nil)
-	if err != nil {
-		return err
-	}
-	b.add(name+": a step of each alone", "ms", milliseconds(alone.seconds)...)
-	var nothing result
 	var whole [2]int64 // peak, and state, where nothing is shared
 	for share := train.ShareNothing; share <= train.ShareWeights; share++ {
 		if size == 1 && share > train.ShareNothing {
 			break
 		}
 		note("%s: sharing %v", name, share)
-		var mu sync.Mutex
-		var peak, state [1]int64
+		var peak, state int64
 		var simulated []row
-		got, err := b.time(b.comms, m, open(share, false), own, func(c parallel.Comm, r trained, batch func(int) ([]*step.Tensor, error)) error {
+		this := kind{open(share), func(c parallel.Comm, r trained, batch func(int) ([]*step.Tensor, error)) error {
 			runner := r.(*train.Runner)
 			times, err := runner.Measure(b.ctx, batch)
 			if err != nil || c.Rank() != 0 {
 				return err
 			}
-			mu.Lock()
-			defer mu.Unlock()
-			peak[0], state[0] = runner.PeakBytes(), runner.StateBytes(size)
+			peak, state = runner.PeakBytes(), runner.StateBytes(size)
 			micro, _ := runner.Executables()
 			first := 1
 			if share != train.ShareNothing { // one rank has no shares
@@ -74,27 +62,36 @@ func (b *bench) share() error {
 			for n := first; n <= 1024; n *= 2 {
 				total, _ := micro.Predict(times.Seconds, n, speed)
 				simulated = append(simulated, simulatedRow(share, n, "a step", "ms", 1e3*total),
-					simulatedRow(share, n, "memory of a rank", "GiB", gib(peak[0]-state[0]+runner.StateBytes(n))))
+					simulatedRow(share, n, "memory of a rank", "GiB", gib(peak-state+runner.StateBytes(n))))
 			}
 			return nil
-		})
+		}}
+		other := alone
+		if share != train.ShareNothing {
+			other = kind{open: open(train.ShareNothing)}
+		}
+		got, err := b.time(m, own, other, this)
 		if err != nil {
 			return err
 		}
+		without, with := got[0], got[1]
 		what := fmt.Sprintf("%s: sharing %v", name, share)
-		b.add(what+": a step", "ms", milliseconds(got.seconds)...)
-		b.add(what+": memory of a rank", "GiB", gib(peak[0]))
-		b.add(what+": state of a rank", "GiB", gib(state[0]))
 		if share == train.ShareNothing {
-			nothing, whole = got, [2]int64{peak[0], state[0]}
-			b.add(what+": as many samples as alone", "times", over(inverse(got.seconds), 1/median(alone.seconds)/float64(size))...)
+			b.add(name+": a step of each alone", "ms", milliseconds(without.seconds)...)
+		}
+		b.add(what+": a step", "ms", milliseconds(with.seconds)...)
+		b.add(what+": memory of a rank", "GiB", gib(peak))
+		b.add(what+": state of a rank", "GiB", gib(state))
+		if share == train.ShareNothing {
+			whole = [2]int64{peak, state}
+			b.add(what+": as many samples as alone", "times", times(float64(size), ratios(without.seconds, with.seconds))...)
 		} else {
-			if err := b.same(what, got.losses, nothing.losses); err != nil {
+			if err := b.same(what, with.losses, without.losses); err != nil {
 				return err
 			}
-			b.add(what+": a step", "of that without", over(got.seconds, median(nothing.seconds))...).AtMost = map[train.Sharing]float64{train.ShareUpdate: 1.03, train.ShareWeights: 1.1}[share]
-			b.add(what+": state of a rank", "of that without", float64(state[0])/float64(whole[1]))
-			b.add(what+": memory of a rank", "of that without", float64(peak[0])/float64(whole[0]))
+			b.add(what+": a step", "of that without", ratios(with.seconds, without.seconds)...).AtMost = map[train.Sharing]float64{train.ShareUpdate: 1.03, train.ShareWeights: 1.1}[share]
+			b.add(what+": state of a rank", "of that without", float64(state)/float64(whole[1]))
+			b.add(what+": memory of a rank", "of that without", float64(peak)/float64(whole[0]))
 		}
 		b.Rows = append(b.Rows, simulated...)
 	}
@@ -109,10 +106,3 @@ func simulatedRow(share train.Sharing, ranks int, what, unit string, value float
 }
 
 func gib(bytes int64) float64 { return float64(bytes) / (1 << 30) }
-
-func inverse(list []float64) (out []float64) {
-	for _, v := range list {
-		out = append(out, 1/v)
-	}
-	return out
-}

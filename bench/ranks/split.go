@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"sync"
 
 	"github.com/pinion-gpu/pinion/internal/models"
 	"github.com/pinion-gpu/pinion/internal/units"
@@ -50,23 +49,17 @@ func (b *bench) split() error {
 	}
 	all := func(_ parallel.Comm, step, _ int) [][]byte { return b.sequences(step, 0, b.model.Batch) }
 	name := fmt.Sprintf("GPT %d x %d, %d x %d", b.model.Layers, b.model.Width, b.model.Batch, b.model.Length)
-	note("%s: each alone", name)
 	var whole, peak int64
-	alone, err := b.time(b.comms, m, func(_ parallel.Comm, s train.Step, exec step.Executor) (trained, error) {
+	var report *spmd.Report
+	alone := kind{func(_ parallel.Comm, s train.Step, exec step.Executor) (trained, error) {
 		return train.Open(s, exec, train.Options{})
-	}, all, func(c parallel.Comm, r trained, _ func(int) ([]*step.Tensor, error)) error {
+	}, func(c parallel.Comm, r trained, _ func(int) ([]*step.Tensor, error)) error {
 		if c.Rank() == 0 {
 			whole = r.(*train.Runner).PeakBytes()
 		}
 		return nil
-	})
-	if err != nil {
-		return err
-	}
-	note("%s: split over %s", name, units.Count(size, "rank"))
-	var mu sync.Mutex
-	var report *spmd.Report
-	got, err := b.time(b.comms, m, func(c parallel.Comm, s train.Step, exec step.Executor) (trained, error) {
+	}}
+	split := kind{open: func(c parallel.Comm, s train.Step, exec step.Executor) (trained, error) {
 		p, err := spmd.Partition(&s, size, c.Rank(), models.Megatron(&s))
 		if err != nil {
 			return nil, err
@@ -80,22 +73,23 @@ func (b *bench) split() error {
 			own.of[st.Param] = part{p.Step.State[i].Param, p.State[i]}
 		}
 		if c.Rank() == 0 {
-			mu.Lock()
 			peak, report = r.PeakBytes(), &p.Report
-			mu.Unlock()
 		}
 		return own, nil
-	}, all, nil)
+	}}
+	note("%s: alone, and split over %s", name, units.Count(size, "rank"))
+	both, err := b.time(m, all, alone, split)
 	if err != nil {
 		return err
 	}
+	one, got := both[0], both[1]
 	what := fmt.Sprintf("%s: split over %s", name, units.Count(size, "rank"))
-	if err := b.same(what, got.losses, alone.losses); err != nil {
+	if err := b.same(what, got.losses, one.losses); err != nil {
 		return err
 	}
-	b.add(name+": a step of one", "ms", milliseconds(alone.seconds)...)
+	b.add(name+": a step of one", "ms", milliseconds(one.seconds)...)
 	b.add(what+": a step", "ms", milliseconds(got.seconds)...)
-	b.add(what+": as fast as one", "times", over(inverse(got.seconds), 1/median(alone.seconds))...)
+	b.add(what+": as fast as one", "times", ratios(one.seconds, got.seconds)...)
 	b.add(what+": memory of a rank", "of that of one", float64(peak)/float64(whole))
 	forward, sent := report.Count(spmd.Forward, graph.AllReduce)
 	backward, back := report.Count(spmd.Backward, graph.AllReduce)
