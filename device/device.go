@@ -142,10 +142,10 @@ func Wait(ctx context.Context, e Event) error {
 		return e.Synchronize()
 	}
 	// The driver's waits cannot be interrupted, so this one polls: hot for as
-	// long as a small copy takes, then at a pace that costs next to nothing.
+	// long as a small copy takes, then at a pace that costs next to nothing and
+	// is late by a hundredth of what it waited for.
 	const hot = 50 * time.Microsecond
 	start := time.Now()
-	pause := 20 * time.Microsecond
 	for {
 		if err := ctx.Err(); err != nil {
 			return err
@@ -154,11 +154,8 @@ func Wait(ctx context.Context, e Event) error {
 		if done || err != nil {
 			return err
 		}
-		if time.Since(start) > hot {
-			time.Sleep(pause)
-			if pause < time.Millisecond {
-				pause += pause / 2
-			}
+		if waited := time.Since(start); waited > hot {
+			time.Sleep(min(max(waited/100, 20*time.Microsecond), time.Millisecond))
 		}
 	}
 }

@@ -173,7 +173,7 @@ func product(t *testing.T) maker {
 func TestReplaysOfManyAddresses(t *testing.T) {
 	exec := openExecutor(t)
 	m := product(t)
-	for _, c := range []struct{ places, recorded, launched int }{{1, 1, 39}, {4, 4, 36}, {10, 0, 0}} {
+	for _, c := range []struct{ places, recorded, launched int }{{1, 1, 79}, {4, 4, 76}, {40, 0, 0}} {
 		alloc := newRecycler(exec.Device())
 		mem := testkit.Must(step.OpenMemory(exec.Device(), alloc))(t)
 		x := testkit.Must(step.Compile(m.Graph, exec, step.Options{Capture: step.CaptureAlways, Memory: mem}))(t)
@@ -182,7 +182,7 @@ func TestReplaysOfManyAddresses(t *testing.T) {
 		for range c.places {
 			at = append(at, testkit.Must(mem.New(f32(3)))(t))
 		}
-		for i := range 40 {
+		for i := range 80 {
 			in := at[i%c.places]
 			testkit.OK(t, in.Write(floats(float32(i), 1, 2)))
 			out := testkit.Must(x.Run(context.Background(), []*step.Tensor{in, b}, nil))(t)
@@ -193,7 +193,7 @@ func TestReplaysOfManyAddresses(t *testing.T) {
 				t.Fatalf("%d places, run %d: %v", c.places, i, got)
 			}
 		}
-		if s := x.CaptureStats(); s.Recorded != c.recorded || s.Launched != c.launched || s.Queued != 40-c.launched {
+		if s := x.CaptureStats(); s.Recorded != c.recorded || s.Launched != c.launched || s.Queued != 80-c.launched {
 			t.Errorf("%d places: %+v", c.places, s)
 		}
 		for _, v := range append(at, b) {

@@ -52,7 +52,7 @@ func (x *passes) leave(op Op, c *chunk) error {
 		}
 	}
 	if op.Kind == Backward {
-		delete(x.boxes, [2]int{c.number, op.Micro})
+		x.drop(c.number, op.Micro)
 		if c.number == x.rank { // of the rank's first stage: it is the last to come to it
 			all = append(all, x.batches[op.Micro].free())
 			x.batches[op.Micro] = box{}

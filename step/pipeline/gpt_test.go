@@ -164,3 +164,29 @@ func TestReport(t *testing.T) {
 	})
 	testkit.OK(t, errors.Join(errs...))
 }
+
+// Passes come back to the same memory, however many micro-batches there are: they are
+// recorded in the first steps, and launched as one from then on.
+func TestRecorded(t *testing.T) {
+	n := gpt(t)
+	for _, c := range [][3]int{{2, 1, 4}, {2, 1, 16}, {2, 2, 8}, {4, 1, 16}} {
+		errs := n.opened(t, c[0], pipeline.Options{Micro: c[2], Chunks: c[1]}, func(comm parallel.Comm, r *pipeline.Runner) error {
+			var before []step.CaptureStats
+			for i := range 5 {
+				if i == 4 {
+					before = r.CaptureStats()
+				}
+				if _, err := r.Run(context.Background(), func(m int) ([]*step.Tensor, error) { return n.tensors(r, i, m) }); err != nil {
+					return err
+				}
+			}
+			for i, s := range r.CaptureStats() {
+				if s.Recorded > 2*c[0]+1 || s.Recorded != before[i].Recorded || s.Launched-before[i].Launched != c[2] || s.Err != nil {
+					t.Errorf("%v, rank %d, program %d: %+v, and %+v a step before", c, comm.Rank(), i, s, before[i])
+				}
+			}
+			return nil
+		})
+		testkit.OK(t, errors.Join(errs...))
+	}
+}

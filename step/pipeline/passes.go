@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 
 	"github.com/pinion-gpu/pinion/device"
 	"github.com/pinion-gpu/pinion/parallel"
@@ -36,6 +37,7 @@ type passes struct {
 	ctx     context.Context
 	batch   func(micro int) ([]*step.Tensor, error)
 	boxes   map[[2]int]box // by stage and micro-batch
+	drawers map[int][]int  // by stage: the micro-batch that has each drawer, or nobody
 	batches map[int]box    // by micro-batch
 	came    map[pass]int   // of a pass of another rank, the exchange that its values came with
 	posted  int            // exchanges that were queued
@@ -45,7 +47,7 @@ type passes struct {
 }
 
 func newPasses(ctx context.Context, r *Runner, batch func(micro int) ([]*step.Tensor, error)) *passes {
-	return &passes{Runner: r, ctx: ctx, batch: batch, boxes: map[[2]int]box{}, batches: map[int]box{}, came: map[pass]int{}, using: make([][]*held, len(r.exchanges))}
+	return &passes{Runner: r, ctx: ctx, batch: batch, boxes: map[[2]int]box{}, drawers: map[int][]int{}, batches: map[int]box{}, came: map[pass]int{}, using: make([][]*held, len(r.exchanges))}
 }
 
 // run makes all passes, with what is sent and received beside them.
@@ -58,6 +60,9 @@ func (x *passes) run() error {
 	}
 	if err := x.post(math.MaxInt); err != nil {
 		return err
+	}
+	if x.recycler != nil {
+		x.recycler.use(drawer{})
 	}
 	return x.await(x.posted)
 }
@@ -108,6 +113,7 @@ func (x *passes) post(level int) error {
 				list = append(list, parallel.Send(h.t.Ptr(), bytes, t.to%x.l.ranks))
 				continue
 			}
+			x.use(t.to, t.made.micro)
 			tensor, err := x.memory.New(t.value.Shape())
 			if err != nil {
 				return err
@@ -143,16 +149,39 @@ func (x *passes) await(n int) error {
 	return errors.Join(all...)
 }
 
+// nobody has a drawer that the next micro-batch can have.
+const nobody = -1
+
 func (x *passes) box(stage, micro int) box {
 	at := [2]int{stage, micro}
 	if x.boxes[at] == nil {
 		x.boxes[at] = box{}
+		if i := slices.Index(x.drawers[stage], nobody); i >= 0 {
+			x.drawers[stage][i] = micro
+		} else {
+			x.drawers[stage] = append(x.drawers[stage], micro)
+		}
 	}
 	return x.boxes[at]
 }
 
+// drop lets go of an empty box.
+func (x *passes) drop(stage, micro int) {
+	delete(x.boxes, [2]int{stage, micro})
+	x.drawers[stage][slices.Index(x.drawers[stage], micro)] = nobody
+}
+
+// use has memory come from the drawer of a micro-batch in a stage.
+func (x *passes) use(stage, micro int) {
+	if x.recycler != nil {
+		x.box(stage, micro)
+		x.recycler.use(drawer{stage, 1 + slices.Index(x.drawers[stage], micro)})
+	}
+}
+
 // forward makes a forward pass of a micro-batch.
 func (x *passes) forward(c *chunk, micro int) error {
+	x.use(c.number, micro)
 	if err := x.take(micro); err != nil {
 		return err
 	}
@@ -197,6 +226,7 @@ func (x *passes) backward(c *chunk, micro int) error {
 			return err
 		}
 	}
+	x.use(c.number, micro)
 	b := x.box(c.number, micro)
 	inputs, err := x.inputs(c, c.backward, b, micro, false)
 	if err != nil {

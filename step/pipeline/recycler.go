@@ -2,6 +2,7 @@ package pipeline
 
 import (
 	"errors"
+	"slices"
 	"sync"
 
 	"github.com/pinion-gpu/pinion/device"
@@ -11,16 +12,38 @@ import (
 // in the same sizes, and a device that frees memory waits for everything that is queued on
 // it, such as what others have yet to send. What it keeps is what was in use at once, by
 // size.
+//
+// It keeps it in drawers, one for each micro-batch that a stage can have under way, and gives
+// of what is free there what lies first. So a pass has its tensors where it had them with
+// another micro-batch, whatever the order in which those were let go, and what was recorded
+// then can be launched again.
 type recycler struct {
 	dev device.Device
 
 	mu    sync.Mutex
-	free  map[int64][]device.Ptr
-	sizes map[device.Ptr]int64 // of what is in use
+	open  drawer // that memory comes from
+	free  map[shelf][]device.Ptr
+	sizes map[device.Ptr]shelf // of what is in use
+}
+
+// drawer is that of a micro-batch of a stage, or the zero drawer.
+type drawer struct{ stage, number int }
+
+// shelf is where memory of a size is kept.
+type shelf struct {
+	drawer
+	n int64
 }
 
 func newRecycler(dev device.Device) *recycler {
-	return &recycler{dev: dev, free: map[int64][]device.Ptr{}, sizes: map[device.Ptr]int64{}}
+	return &recycler{dev: dev, free: map[shelf][]device.Ptr{}, sizes: map[device.Ptr]shelf{}}
+}
+
+// use has memory come from a drawer from now on.
+func (r *recycler) use(d drawer) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.open = d
 }
 
 // Alloc implements [step.Allocator]. When the device has nothing left, what is kept goes
@@ -28,9 +51,10 @@ func newRecycler(dev device.Device) *recycler {
 func (r *recycler) Alloc(n int64) (device.Ptr, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if list := r.free[n]; len(list) > 0 {
-		p := list[len(list)-1]
-		r.free[n], r.sizes[p] = list[:len(list)-1], n
+	s := shelf{r.open, n}
+	if list := r.free[s]; len(list) > 0 {
+		p := list[0]
+		r.free[s], r.sizes[p] = slices.Delete(list, 0, 1), s
 		return p, nil
 	}
 	p, err := r.dev.Alloc(n)
@@ -41,7 +65,7 @@ func (r *recycler) Alloc(n int64) (device.Ptr, error) {
 		p, err = r.dev.Alloc(n)
 	}
 	if err == nil {
-		r.sizes[p] = n
+		r.sizes[p] = s
 	}
 	return p, err
 }
@@ -50,12 +74,13 @@ func (r *recycler) Alloc(n int64) (device.Ptr, error) {
 func (r *recycler) Free(p device.Ptr) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	n, ok := r.sizes[p]
+	s, ok := r.sizes[p]
 	if !ok {
 		return r.dev.Free(p) // which says what is wrong with it
 	}
 	delete(r.sizes, p)
-	r.free[n] = append(r.free[n], p)
+	i, _ := slices.BinarySearch(r.free[s], p)
+	r.free[s] = slices.Insert(r.free[s], i, p)
 	return nil
 }
 

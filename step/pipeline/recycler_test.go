@@ -1,6 +1,7 @@
 package pipeline
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/pinion-gpu/pinion/device"
@@ -28,4 +29,30 @@ func TestRecycler(t *testing.T) {
 	if m := testkit.Must(dev.Memory())(t); m.FreeBytes != m.TotalBytes {
 		t.Errorf("%d bytes are left on the device", m.TotalBytes-m.FreeBytes)
 	}
+}
+
+// What is free is given in order, each drawer's for itself.
+func TestRecyclerDrawers(t *testing.T) {
+	dev := testkit.Must(device.Open("host:1MiB"))(t)
+	defer dev.Close()
+	r := newRecycler(dev)
+	alloc := func() device.Ptr { return testkit.Must(r.Alloc(4096))(t) }
+	r.use(drawer{1, 1})
+	own := []device.Ptr{alloc(), alloc(), alloc()}
+	r.use(drawer{1, 2})
+	other := alloc()
+	for _, i := range []int{1, 2, 0} {
+		testkit.OK(t, r.Free(own[i]))
+	}
+	if p := alloc(); slices.Contains(own, p) {
+		t.Errorf("another drawer gave %#x", uint64(p))
+	}
+	testkit.OK(t, r.Free(other))
+	r.use(drawer{1, 1})
+	got := []device.Ptr{alloc(), alloc(), alloc()}
+	slices.Sort(own)
+	if !slices.Equal(got, own) {
+		t.Errorf("%#x, and %#x are free", got, own)
+	}
+	testkit.OK(t, r.Close())
 }
