@@ -82,11 +82,6 @@ func (c *comm) keep() {
 	}
 	// If the device was closed before, there is nothing left to end.
 	_ = c.native.WithContext(func() error {
-		c.rootMu.Lock()
-		c.abort(c.root)
-		c.abort(c.child) // that a split has made since nobody waited for it
-		c.root, c.child = 0, 0
-		c.rootMu.Unlock()
 		if handle := c.handle.Swap(0); handle != 0 {
 			// In a group, NCCL ends what waits at once, and frees what that works with at
 			// the end, when the call that waited has come back.
@@ -96,6 +91,13 @@ func (c *comm) keep() {
 			api.groupEnd.Call()
 			c.mu.Unlock()
 		}
+		// To free waits for all that the device has to do, so what operations went to is
+		// ended before.
+		c.rootMu.Lock()
+		c.abort(c.root)
+		c.abort(c.child) // that a split has made since nobody waited for it
+		c.root, c.child = 0, 0
+		c.rootMu.Unlock()
 		return nil
 	})
 }

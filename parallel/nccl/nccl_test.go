@@ -109,6 +109,34 @@ func TestBarrierContext(t *testing.T) {
 	testkit.OK(t, each(comms, parallel.Comm.Close))
 }
 
+// A rank whose operations wait for another that never comes ends, also where to free what
+// NCCL has waits for all that the GPU has to do.
+func TestAbortOfQueued(t *testing.T) {
+	all := sizes(t)
+	most := all[len(all)-1]
+	if most == 1 {
+		t.Skip("one GPU")
+	}
+	comms := open(t, most)
+	reason := errors.New("rank 0 was seen to fall")
+	testkit.OK(t, withRigs(comms, func(r *rig) error {
+		part := parallel.Part{Recv: r.p, Send: r.p, N: 16}
+		// Together first, so that the next one waits for nobody to be connected.
+		if err := errors.Join(r.AllReduce(r.s, dtype.F32, parallel.Sum, part), r.s.Synchronize()); err != nil || r.Rank() == 0 {
+			return err
+		}
+		if err := r.AllReduce(r.s, dtype.F32, parallel.Sum, part); err != nil {
+			return err
+		}
+		r.Abort(reason)
+		closed := make(chan error, 1)
+		go func() { closed <- r.Close() }()
+		return errors.Join(testkit.Receive(t, "Close", closed), r.s.Synchronize())
+	}))
+	comms[0].Abort(reason)
+	testkit.OK(t, each(comms, parallel.Comm.Close))
+}
+
 // What is captured runs with each launch, beside what is not.
 func TestCapture(t *testing.T) {
 	for _, size := range sizes(t) {

@@ -6,8 +6,8 @@
  *
  * It behaves as NCCL does where the tests look: a communicator that does not block is in
  * progress after each call, nothing is done until its state has been asked for, and it
- * takes no other call before; to abort one that blocks ends the call that waits, behind which alone it may be freed,
- * by the end of a group; operations run in the order of the calls, on whatever
+ * takes no other call before; to abort one that blocks ends the call that waits, behind
+ * which alone it may be freed, by the end of a group; operations run in the order of the calls, on whatever
  * streams; what is captured runs with each launch of the graph. The environment chooses
  * what is simulated:
  *
@@ -503,10 +503,12 @@ int ncclCommDestroy(struct comm *c) {
 	return SUCCESS;
 }
 
-/* freed is what the memory of a communicator becomes: nobody may be in a call with it. */
+/* freed is what the memory of a communicator becomes: nobody may be in a call with it. To
+ * free waits for all that the device has to do, where the ranks are processes. */
 static void freed(struct comm *c) {
 	if (c->busy)
 		abort();
+	drain(NULL, current);
 }
 
 int ncclCommAbort(struct comm *c) {
