@@ -155,8 +155,10 @@ part_parallel() {
 	done
 	step "parallel: PyTorch"
 	$launch bench/peers/torch_step.py "${sizes[@]}" --only eager,ddp,ddp-compile --repeats 20 >"$out/parallel/torch-step.json"
-	step "parallel: training"
 	cat docs/*.md >"$tmp/book.txt"
+	step "parallel: ranks that are killed and stopped"
+	timeout 240 python3 bench/faults.py "$pinion" "$build/pinion-train" "$tmp/book.txt" >"$out/parallel/faults.json" || echo "parallel: faults" >>"$tmp/failed"
+	step "parallel: training"
 	$build/pinion-train "$tmp/book.txt" --device "$device" --batch $((8 * gpus)) --steps 20 --json >"$out/parallel/train-one.json"
 	$launch --no-python "$build/pinion-train" "$tmp/book.txt" --batch 8 --steps 20 --json >"$out/parallel/train-ranks.json"
 }
