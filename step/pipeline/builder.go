@@ -5,6 +5,7 @@ import (
 
 	"github.com/pinion-gpu/pinion/dtype"
 	"github.com/pinion-gpu/pinion/step/graph"
+	"github.com/pinion-gpu/pinion/step/internal/saved"
 )
 
 // builder adds operations to a graph until one fails.
@@ -76,10 +77,10 @@ func mean(g *graph.Graph, sums map[int]graph.Shape, micro int) (*graph.Graph, er
 	for k, p := range g.Parameters() {
 		s, ok := sums[k]
 		if !ok {
-			args = append(args, b.parameter(nameOf(p), p.Shape()))
+			args = append(args, b.parameter(saved.Name(p), p.Shape()))
 			continue
 		}
-		sum := b.parameter("sum of "+nameOf(p), s)
+		sum := b.parameter("sum of "+saved.Name(p), s)
 		share := b.do(func() (graph.Value, error) { return b.Fill(1/float64(micro), graph.MakeShape(s.Type)) })
 		args = append(args, b.convert(b.binary(graph.Mul, sum, share), p.Shape().Type))
 	}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/pinion-gpu/pinion/dtype"
 	"github.com/pinion-gpu/pinion/step/graph"
+	"github.com/pinion-gpu/pinion/step/internal/saved"
 	"github.com/pinion-gpu/pinion/step/train"
 )
 
@@ -61,12 +62,10 @@ func check(s *train.Step) error {
 	return nil
 }
 
-func nameOf(p graph.Value) string { return p.Node().Attr.(*graph.Input).Name }
-
 // describe names any value: a parameter as the user does.
 func describe(v graph.Value) string {
 	if v != (graph.Value{}) && v.Node().Op == graph.Parameter {
-		return fmt.Sprintf("parameter %q", nameOf(v))
+		return fmt.Sprintf("parameter %q", saved.Name(v))
 	}
 	return v.String()
 }

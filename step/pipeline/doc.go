@@ -61,7 +61,11 @@
 // loss has the last rank hold all of them: add it to the gradients instead. And random
 // numbers of all layers are drawn in each stage that draws any.
 //
-// There are no checkpoints: [Runner.Get] puts state together on all ranks.
+// # Checkpoints
+//
+// [Runner.Save] and [Runner.Load] are for any number of ranks, however they cut the step;
+// package train's runner reads and writes the same. [Runner.Get] puts state together on all
+// ranks.
 //
 // # Failures
 //

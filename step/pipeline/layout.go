@@ -132,6 +132,9 @@ func (l *layout) holders(state int) (ranks []int) {
 
 // keeper is the rank whose copy of a state is told to others.
 func (l *layout) keeper(state int) int {
+	if l.changes(state) {
+		return slices.IndexFunc(l.parts, func(s *stage) bool { return slices.Contains(s.changes, state) }) % l.ranks
+	}
 	if owner := l.update.owner[state]; owner >= 0 {
 		return owner
 	}

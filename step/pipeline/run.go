@@ -27,12 +27,10 @@ import (
 func (r *Runner) Run(ctx context.Context, batch func(micro int) ([]*step.Tensor, error)) (train.Result, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	switch missing := slices.Index(r.put, false); {
-	case r.closed:
-		return train.Result{}, fmt.Errorf("pipeline: graph %q: %w", r.l.step.Graph.Name(), ErrClosed)
-	case r.failed != nil:
-		return train.Result{}, r.failed
-	case missing >= 0:
+	if err := r.usable(); err != nil {
+		return train.Result{}, err
+	}
+	if missing := slices.Index(r.put, false); missing >= 0 {
 		return train.Result{}, r.missing(missing)
 	}
 	begin := time.Now()

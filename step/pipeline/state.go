@@ -7,6 +7,7 @@ import (
 
 	"github.com/pinion-gpu/pinion/step"
 	"github.com/pinion-gpu/pinion/step/graph"
+	"github.com/pinion-gpu/pinion/step/internal/saved"
 )
 
 // Put gives a parameter of the state its elements, which are copied. All ranks call it;
@@ -18,6 +19,13 @@ func (r *Runner) Put(param graph.Value, data []byte) error {
 	if err != nil {
 		return err
 	}
+	return r.write(i, data)
+}
+
+// write gives a state of this rank its elements. It is nothing where the rank has no part
+// of it.
+func (r *Runner) write(i int, data []byte) (err error) {
+	param := r.l.step.State[i].Param
 	for _, at := range r.slots(i) {
 		if t := r.state[at]; t != nil {
 			if err := t.Write(data); err != nil {
@@ -70,9 +78,6 @@ func (r *Runner) Get(param graph.Value, data []byte) error {
 
 func (r *Runner) get(i int, param graph.Value, data []byte) (err error) {
 	keeper := r.l.keeper(i)
-	if r.l.changes(i) {
-		keeper = slices.IndexFunc(r.l.parts, func(s *stage) bool { return slices.Contains(s.changes, i) }) % r.l.ranks
-	}
 	var t *step.Tensor
 	if keeper == r.rank {
 		t = r.state[r.slots(i)[0]]
@@ -90,12 +95,11 @@ func (r *Runner) get(i int, param graph.Value, data []byte) (err error) {
 
 // find is the number of a state that has as many bytes as data.
 func (r *Runner) find(param graph.Value, data []byte) (int, error) {
+	if err := r.usable(); err != nil {
+		return 0, err
+	}
 	i, ok := r.l.state[param]
 	switch {
-	case r.closed:
-		return 0, fmt.Errorf("pipeline: graph %q: %w", r.l.step.Graph.Name(), ErrClosed)
-	case r.failed != nil:
-		return 0, r.failed
 	case !ok:
 		return 0, bad("%v is not of the state", param)
 	case int64(len(data)) != param.Shape().Bytes():
@@ -104,8 +108,16 @@ func (r *Runner) find(param graph.Value, data []byte) (int, error) {
 	return i, nil
 }
 
+// usable is why nothing can be done any more.
+func (r *Runner) usable() error {
+	if r.closed {
+		return fmt.Errorf("pipeline: graph %q: %w", r.l.step.Graph.Name(), ErrClosed)
+	}
+	return r.failed
+}
+
 func (r *Runner) missing(i int) error {
-	return bad("state %q was never put", nameOf(r.l.step.State[i].Param))
+	return bad("state %q was never put", saved.Name(r.l.step.State[i].Param))
 }
 
 // fail ends this rank's part of everything: nothing that was begun with others goes on.

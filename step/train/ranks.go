@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/pinion-gpu/pinion/step/graph"
+	"github.com/pinion-gpu/pinion/step/internal/saved"
 )
 
 // OverRanks is the step of several ranks, each with batches of its own: weights are updated
@@ -163,7 +164,7 @@ func (w *rewriter) write(n *graph.Node) {
 	case !w.inside[n] && w.sharedWhole(n):
 		w.now[v] = w.over(n)
 	case shared:
-		w.now[v] = w.do(func() (graph.Value, error) { return w.Parameter(nameOf(v), w.shares[v].of(v.Shape())) })
+		w.now[v] = w.do(func() (graph.Value, error) { return w.Parameter(saved.Name(v), w.shares[v].of(v.Shape())) })
 		w.own[v] = w.now[v]
 	case w.inside[n] && w.weights != nil:
 		w.weights.write(n)

@@ -10,6 +10,7 @@ import (
 	"sync"
 
 	"github.com/pinion-gpu/pinion/step/graph"
+	"github.com/pinion-gpu/pinion/step/internal/saved"
 
 	"github.com/pinion-gpu/pinion/dtype"
 	"github.com/pinion-gpu/pinion/internal/errs"
@@ -283,7 +284,7 @@ func (r *Runner) find(param graph.Value) (int, error) {
 }
 
 func (r *Runner) missing(i int) error {
-	return fmt.Errorf("train: %w: state %q was never put, or was lost by a step that failed", ErrArgument, nameOf(r.s.State[i].Param))
+	return fmt.Errorf("train: %w: state %q was never put, or was lost by a step that failed", ErrArgument, saved.Name(r.s.State[i].Param))
 }
 
 // Run runs a step. batch makes the tensors of a micro-batch, one for each of Batch, and is

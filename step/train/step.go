@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/pinion-gpu/pinion/step/graph"
+	"github.com/pinion-gpu/pinion/step/internal/saved"
 
 	"github.com/pinion-gpu/pinion/dtype"
 	"github.com/pinion-gpu/pinion/step/autocast"
@@ -77,7 +78,7 @@ func (s *Step) check(accumulate int) error {
 	}
 	for _, p := range params {
 		if !slices.Contains(named, p) {
-			return bad("parameter %q is neither batch nor state", nameOf(p))
+			return bad("parameter %q is neither batch nor state", saved.Name(p))
 		}
 	}
 	if s.Scale != (graph.Value{}) {
@@ -101,12 +102,10 @@ func (s *Step) check(accumulate int) error {
 	return nil
 }
 
-func nameOf(p graph.Value) string { return p.Node().Attr.(*graph.Input).Name }
-
 // describe names any value: a parameter as the user does.
 func describe(v graph.Value) string {
 	if v != (graph.Value{}) && v.Node().Op == graph.Parameter {
-		return fmt.Sprintf("parameter %q", nameOf(v))
+		return fmt.Sprintf("parameter %q", saved.Name(v))
 	}
 	return v.String()
 }
@@ -208,7 +207,7 @@ func (d *division) mean(update *graph.Graph, state, accumulate int) error {
 	params := update.Parameters()
 	var args []graph.Value
 	for _, p := range params[:state] {
-		args = append(args, b.do(func() (graph.Value, error) { return b.Parameter(nameOf(p), p.Shape()) }))
+		args = append(args, b.do(func() (graph.Value, error) { return b.Parameter(saved.Name(p), p.Shape()) }))
 	}
 	for i, p := range params[state:] {
 		sum := b.do(func() (graph.Value, error) { return b.Parameter(fmt.Sprintf("sum of gradient %d", i), d.sums[i]) })

@@ -1,0 +1,126 @@
+// Package saved is how training steps lie in checkpoints of package sharded, whatever runs
+// them: state by the names of its parameters, and the number of steps in the metadata.
+package saved
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"strconv"
+
+	"github.com/pinion-gpu/pinion/checkpoint/sharded"
+	"github.com/pinion-gpu/pinion/internal/errs"
+	"github.com/pinion-gpu/pinion/parallel"
+	"github.com/pinion-gpu/pinion/safetensors"
+	"github.com/pinion-gpu/pinion/step/graph"
+)
+
+// stepKey is where a checkpoint has the number of steps.
+const stepKey = "pinion.train.step"
+
+// Name is the one that a parameter of a graph was given.
+func Name(param graph.Value) string { return param.Node().Attr.(*graph.Input).Name }
+
+// Named reports parameters that a checkpoint cannot tell apart.
+func Named(params []graph.Value) error {
+	seen := map[string]bool{}
+	for i, p := range params {
+		if name := Name(p); name == "" || seen[name] {
+			return fmt.Errorf("step: %w: parameter %d of the state is called %q, so that a checkpoint cannot tell it from others", errs.ErrArgument, i, name)
+		}
+		seen[Name(p)] = true
+	}
+	return nil
+}
+
+// Piece is all of a parameter, but for what reads it.
+func Piece(param graph.Value) sharded.Piece {
+	shape := param.Shape()
+	p := sharded.Piece{Name: Name(param), Type: safetensors.Of(shape.Type), N: int64(shape.Size())}
+	for _, d := range shape.Dims {
+		p.Shape = append(p.Shape, int64(d))
+	}
+	return p
+}
+
+// Save writes what pieces finds for this rank, and the number of steps, into a folder that
+// all ranks of c have, with meta beside. Without ranks, c is nil. All ranks fail together.
+func Save(ctx context.Context, folder string, c parallel.Comm, pieces func() ([]sharded.Piece, error), steps int, meta map[string]string) error {
+	list, err := pieces()
+	if err := together(c, err); err != nil {
+		return err
+	}
+	said := maps.Clone(meta)
+	if said == nil {
+		said = map[string]string{}
+	}
+	said[stepKey] = strconv.Itoa(steps)
+	return sharded.Save(ctx, folder, c, list, sharded.SaveOptions{Meta: said})
+}
+
+// Load has read read a checkpoint, and returns the number of steps and the meta that it was
+// saved with. All ranks fail together.
+func Load(folder string, c parallel.Comm, read func(ck *sharded.Checkpoint) error) (steps int, meta map[string]string, err error) {
+	ck, err := sharded.Open(folder)
+	if c != nil {
+		err = sameSave(c, ck, err)
+	}
+	if err == nil {
+		meta = ck.Meta
+		if steps, err = strconv.Atoi(meta[stepKey]); err != nil {
+			err = fmt.Errorf("step: %w: %s was not written by a runner: its %s is %q", errs.ErrArgument, folder, stepKey, meta[stepKey])
+		}
+		if err == nil {
+			err = read(ck)
+		}
+	}
+	if ck != nil {
+		err = errors.Join(err, ck.Close())
+	}
+	if err := together(c, err); err != nil {
+		return 0, nil, err
+	}
+	delete(meta, stepKey)
+	return steps, meta, nil
+}
+
+// Read reads elements of a parameter from one on. It fails unless the checkpoint has the
+// parameter in its shape and type.
+func Read(ctx context.Context, ck *sharded.Checkpoint, param graph.Value, from int64, data []byte) error {
+	shape, name := param.Shape(), Name(param)
+	v, ok := ck.Find(name)
+	if !ok {
+		return fmt.Errorf("step: %w: the checkpoint has no %q", errs.ErrArgument, name)
+	}
+	same := v.Type == safetensors.Of(shape.Type) && len(v.Shape) == len(shape.Dims)
+	for k := range shape.Dims {
+		same = same && v.Shape[k] == int64(shape.Dims[k])
+	}
+	if !same {
+		return fmt.Errorf("step: %w: %q is %s of shape %d in the checkpoint, and %v here", errs.ErrArgument, name, v.Type, v.Shape, shape)
+	}
+	return ck.Read(ctx, name, from, data)
+}
+
+// sameSave fails on all ranks if one could not open the checkpoint, or has another one.
+func sameSave(c parallel.Comm, ck *sharded.Checkpoint, err error) error {
+	if err = parallel.FirstError(c, err); err != nil {
+		return err
+	}
+	ids, err := parallel.Texts(c, ck.ID)
+	for rank, id := range ids {
+		if id != ids[0] && err == nil {
+			err = fmt.Errorf("step: %w: rank 0 sees the save %s there, and rank %d %s", errs.ErrArgument, ids[0], rank, id)
+		}
+	}
+	return err
+}
+
+// together is the error of all ranks.
+func together(c parallel.Comm, err error) error {
+	if c == nil {
+		return err
+	}
+	return parallel.FirstError(c, err)
+}
