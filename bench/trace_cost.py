@@ -1,5 +1,6 @@
 """Says what a recording costs pinion feed, from runs with --trace and without that took
-turns, and from BenchmarkFeed of package timeline, in which it is on and off in turn.
+turns, and from BenchmarkFeed of package timeline, in which a loader with a recording and
+one without have turns.
 
     python3 bench/trace_cost.py OUT
 
@@ -60,5 +61,8 @@ for line in (folder / "timeline" / "feed.txt").read_text().splitlines():
     figures = {unit: float(value) for value, unit in zip(words[2::2], words[3::2])}
     out["rows"].append(row(f"{what}: time of a batch with a recording, in one process", "Pinion", "of that without",
                            [figures["ratio-low"], figures["ratio"], figures["ratio-high"]]))
-    print(f"{what}: {figures['ratio']:.3f} in one process, in half of {words[1]} pairs {figures['ratio-low']:.3f} to {figures['ratio-high']:.3f}")
+    out["rows"].append(row(f"{what}: time of processors for a batch with a recording, in one process", "Pinion", "of that without",
+                           [figures["cpu-ratio-low"], figures["cpu-ratio"], figures["cpu-ratio-high"]]))
+    for name in ("ratio", "cpu-ratio"):
+        print(f"{what}: {name} {figures[name]:.3f} in one process, in half of {words[1]} pairs {figures[name + '-low']:.3f} to {figures[name + '-high']:.3f}")
 (folder / "timeline-cost.json").write_text(json.dumps(out, indent=1) + "\n")

@@ -1,10 +1,14 @@
 package timeline
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"math"
 	"os"
 	"slices"
+	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -26,9 +30,11 @@ import (
 //
 //	on-µs, off-µs  a batch
 //	ratio          of the two, in half of the pairs between ratio-low and ratio-high
+//	cpu-ratio      of the time of processors, likewise: where they are the limit, such as
+//	               with photos, the same on a host that nobody else uses
 func BenchmarkFeed(b *testing.B) {
 	b.Run("memory", func(b *testing.B) {
-		benchmarkFeed(b, func() dataset.Dataset { return images(b, 256) }, loader.Options{Batch: 16})
+		benchmarkFeed(b, func() dataset.Dataset { return images(b, 256) }, loader.Options{Batch: 16}, 4096)
 	})
 	b.Run("photos", func(b *testing.B) {
 		folder := os.Getenv("PINION_PHOTOS")
@@ -37,12 +43,13 @@ func BenchmarkFeed(b *testing.B) {
 		}
 		benchmarkFeed(b, func() dataset.Dataset {
 			return testkit.Must(photos.Open(context.Background(), folder, photos.Options{Transform: imaging.CenterCrop(224)}))(b)
-		}, loader.Options{Batch: 64})
+		}, loader.Options{Batch: 64}, 128)
 	})
 }
 
-func benchmarkFeed(b *testing.B, open func() dataset.Dataset, o loader.Options) {
-	const stretch = 256 // batches: what waits finished in a loader between turns is few of them
+// benchmarkFeed compares stretches of so many batches: what waits finished in a loader
+// between turns is few of them.
+func benchmarkFeed(b *testing.B, open func() dataset.Dataset, o loader.Options, stretch int) {
 	r, err := Start(Options{})
 	testkit.OK(b, err)
 	defer r.Stop()
@@ -55,42 +62,56 @@ func benchmarkFeed(b *testing.B, open func() dataset.Dataset, o loader.Options) 
 		defer l.Close()
 		loaders[on] = l
 	}
-	took := func(on int) float64 {
+	turn := func(on int) (took, busy float64) {
 		r.on.Store(on == 1)
 		if r.deaf(); on == 1 {
 			r.deaf = testkit.Must(probe.Listen(r))(b)
 		}
-		began := time.Now()
+		began, before := time.Now(), processors()
 		for range stretch {
 			batch, err := loaders[on].Next(context.Background())
 			testkit.OK(b, err)
 			testkit.OK(b, batch.Release())
 		}
-		return time.Since(began).Seconds()
+		return time.Since(began).Seconds(), processors() - before
 	}
-	for range 3 { // they find their pace
-		took(0)
-		took(1)
+	for i := range 6 { // they find their pace
+		turn(i % 2)
 	}
-	var ratios []float64
+	var ratios, busy []float64
 	var times [2][]float64
 	for b.Loop() {
-		var pair [2]float64
+		var took, used [2]float64
 		for k := range 2 {
 			on := (len(ratios) + k) % 2
-			pair[on] = took(on)
-			times[on] = append(times[on], pair[on])
+			took[on], used[on] = turn(on)
+			times[on] = append(times[on], took[on])
 		}
-		ratios = append(ratios, pair[1]/pair[0])
+		ratios, busy = append(ratios, took[1]/took[0]), append(busy, used[1]/used[0])
 	}
 	for on, name := range []string{"off-µs", "on-µs"} {
-		b.ReportMetric(stats.Median(times[on])/stretch*1e6, name)
+		b.ReportMetric(stats.Median(times[on])/float64(stretch)*1e6, name)
 	}
-	slices.Sort(ratios)
-	b.ReportMetric(stats.Median(ratios), "ratio")
-	b.ReportMetric(ratios[len(ratios)/4], "ratio-low")
-	b.ReportMetric(ratios[len(ratios)*3/4], "ratio-high")
+	for name, list := range map[string][]float64{"ratio": ratios, "cpu-ratio": busy} {
+		slices.Sort(list)
+		b.ReportMetric(stats.Median(list), name)
+		b.ReportMetric(list[len(list)/4], name+"-low")
+		b.ReportMetric(list[len(list)*3/4], name+"-high")
+	}
 	b.ReportMetric(0, "ns/op")
+}
+
+// processors is the seconds for which this process has had processors, as Linux counts them.
+func processors() float64 {
+	stat, err := os.ReadFile("/proc/self/stat")
+	if err != nil {
+		return math.NaN()
+	}
+	// Behind the name, in hundredths.
+	fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
+	user, _ := strconv.ParseFloat(fields[11], 64)
+	system, _ := strconv.ParseFloat(fields[12], 64)
+	return (user + system) / 100
 }
 
 // What a copy costs its caller, with the events and the stage around it that a loader
