@@ -8,8 +8,12 @@
 //	err = p.Run(ctx, 1, volume, predict, result)
 //
 // A [Source] gives rows of the first axis, a [Sink] takes them as soon as no window touches
-// them any more. [Array] is either in memory. Memory is that of one window's rows of input
-// and output: p.Bytes.
+// them any more. [Array] is either in memory, and Volume and Writer of package dataset/nifti
+// are in files. Memory is that of one window's rows of input and output: p.Bytes.
+//
+// A model is a function, or a session of package step ([Plan.Model]): while it runs on the
+// device, the host makes the next windows and adds up the last predictions. [Plan.Labels]
+// makes a map of labels of classes.
 //
 // # What is computed
 //

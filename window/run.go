@@ -22,7 +22,8 @@ type Sink interface {
 }
 
 // Predict is a model: windows are [n, channels, a window], and the result is [n, classes, a
-// window], which is read before the next call. It must not keep windows.
+// window], which is read while the next call runs, and not any more in the one after that. It
+// must not keep windows.
 type Predict func(ctx context.Context, windows []float32, n int) ([]float32, error)
 
 // batch is windows that are to be predicted. All of them begin at the same row.
@@ -33,8 +34,14 @@ type batch struct {
 	last  bool    // of its group
 }
 
-// Run predicts all windows of a volume, and gives the result to out. The windows of the next
-// prediction are made while the model runs. An error of source, model or sink ends it, and
+// prediction is what was predicted of a batch.
+type prediction struct {
+	batch
+	result []float32
+}
+
+// Run predicts all windows of a volume, and gives the result to out. While the model runs, the
+// windows of the next prediction are made, and those of the last added up. An error of source, model or sink ends it, and
 // names the window or the rows; what the sink has got then is not all.
 func (p *Plan) Run(ctx context.Context, channels int, in Source, predict Predict, out Sink) error {
 	if channels < 1 {
@@ -50,8 +57,9 @@ func (p *Plan) Run(ctx context.Context, channels int, in Source, predict Predict
 		g := &gatherer{Plan: p, channels: channels, in: in}
 		return g.run(ctx, free, ready)
 	})
+	predicted := make(chan prediction)
 	group.Go(func() error {
-		b := &blender{Plan: p, out: out}
+		defer close(predicted)
 		for w := range ready {
 			result, err := predict(ctx, w.data, len(w.at))
 			if err == nil {
@@ -60,10 +68,21 @@ func (p *Plan) Run(ctx context.Context, channels int, in Source, predict Predict
 			if err != nil {
 				return fmt.Errorf("window: predicting %d windows from %v on: %w", len(w.at), w.at[0], err)
 			}
-			if err := b.add(w, result); err != nil {
+			free <- w.data[:cap(w.data)]
+			select {
+			case predicted <- prediction{w, result}:
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		}
+		return nil
+	})
+	group.Go(func() error {
+		b := &blender{Plan: p, out: out}
+		for w := range predicted {
+			if err := b.add(w.batch, w.result); err != nil {
 				return err
 			}
-			free <- w.data[:cap(w.data)]
 			if w.last {
 				if err := b.next(ctx, w.group); err != nil {
 					return err
