@@ -7,7 +7,7 @@
 # link, moves, peers (for two GPUs), parallel (ranks, on several), outofcore, shares (its products in little
 # memory and arrays in a store, alone: a minute), tier, weights, hold, processes,
 # photos, feed, step (training steps beside PyTorch's), gomlx (the suites of GoMLX's
-# backend), timeline, cupti (PyTorch's kernels on a timeline: half a minute), tune, top
+# backend), kvcache (blocks that leave and come back: half a minute), timeline, cupti (PyTorch's kernels on a timeline: half a minute), tune, top
 # (half a minute), doctor (pinion doctor, and its advice: a minute), python-tests,
 # python. By default check, link, moves, processes and photos.
 # Each can run alone, into the same folder. Work with more than the device has:
@@ -29,7 +29,7 @@
 # to try the script out: QUICK=1 DEVICE=host bench/h200.sh /tmp/out tier.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-all="check link moves peers parallel outofcore shares tier weights hold processes photos feed step gomlx timeline cupti tune top doctor python-tests python"
+all="check link moves peers parallel outofcore shares tier weights hold processes photos feed step gomlx kvcache timeline cupti tune top doctor python-tests python"
 usage="usage: bench/h200.sh OUT [PART …], of $all"
 out=${1:?$usage}
 shift
@@ -168,6 +168,11 @@ part_gomlx() {
 	for file in step.train gomlx gomlx.batches gomlx.tests cmd.pinion.pinion-train; do
 		check "$file"
 	done
+}
+
+part_kvcache() {
+	check kvcache
+	(cd kvcache && PINION_DEVICE=$device "$build/kvcache.test" -test.run '^$' -test.bench . -test.benchtime "$([ -z "${QUICK:-}" ] && echo 50x || echo 2x)") | tee "$out/kvcache.txt"
 }
 
 part_link() {

@@ -1,11 +1,12 @@
-// Package kvcache keeps the books of a paged KV cache: which block of memory holds the keys
-// and values of which tokens of which sequence. It allocates nothing on a device and copies
-// nothing; it says where blocks are, and what has to be copied.
+// Package kvcache keeps a paged KV cache. [Cache] has the books: which block of memory holds
+// the keys and values of which tokens of which sequence, and what has to be copied. [Pages] is
+// the memory, and makes the copies; a program with memory of its own needs the books alone.
 //
 //	c, err := kvcache.New(kvcache.Options{Blocks: 4096, HostBlocks: 16384})
+//	p, err := kvcache.OpenPages(ctx, c, engine, kvcache.PagesOptions{Pool: pool, Pinned: host, BlockBytes: 2 << 20})
 //	s, err := c.Open("tenant", prompt)
 //	defer s.Close()
-//	copies := c.Copies(nil)          // to be queued, in this order, before what follows
+//	err = p.Copy(ctx, stream, c.Copies(nil))
 //	                                 // queue: attention over s.Table(), from token s.Cached() on
 //	err = s.Computed(s.Len())        // from now on others find these tokens
 //	for {
@@ -38,5 +39,7 @@
 // # Order
 //
 // What the books say holds when what was queued before is done: queue the copies, and the work
-// that writes and reads blocks, in the order of the calls.
+// that writes and reads blocks, in the order of the calls. [Pages.Copy] puts copies in their
+// place on a stream, and has blocks leave and come back at the same time, many scattered ones
+// with each call of package transfer.
 package kvcache

@@ -25,7 +25,7 @@ func newRig(t testing.TB, c *Cache, blockBytes int64) *rig {
 	dev := devicetest.Open(t)
 	pool := testkit.Must(vram.New(dev, vram.Options{}))(t)
 	t.Cleanup(func() { testkit.OK(t, pool.Close()) })
-	host := testkit.Must(pinned.NewPool(dev, pinned.Options{Budget: 1 << 28}))(t)
+	host := testkit.Must(pinned.NewPool(dev, pinned.Options{Budget: 2 << 30}))(t)
 	t.Cleanup(func() { testkit.OK(t, host.Close()) })
 	engine := testkit.Must(transfer.New(dev, transfer.Options{Pool: host}))(t)
 	t.Cleanup(func() { testkit.OK(t, engine.Close()) })
@@ -142,4 +142,36 @@ func TestPagesRefused(t *testing.T) {
 	testkit.OK(t, engine.Close())
 	testkit.OK(t, host.Close())
 	testkit.OK(t, pool.Close()) // or else it says what is left
+}
+
+// How fast scattered blocks leave the device, come back, and change places with others.
+func BenchmarkPages(b *testing.B) {
+	const n = 256 << 20 // bytes in one direction
+	for _, size := range []int64{16 << 10, 64 << 10, 256 << 10, 2 << 20} {
+		blocks := int(n / size)
+		c := testkit.Must(New(Options{Blocks: 2 * blocks, HostBlocks: 2 * blocks}))(b)
+		var out, in, both []Copy
+		rng := rand.New(rand.NewPCG(1, 1))
+		device, host := rng.Perm(2*blocks), rng.Perm(2*blocks)
+		for i := range blocks {
+			from, to := Place{false, int32(device[i])}, Place{true, int32(host[i])}
+			out, in = append(out, Copy{from, to}), append(in, Copy{to, from})
+			// As the books have it: one leaves, another comes to its place.
+			both = append(both, Copy{from, to}, Copy{Place{true, int32(host[blocks+i])}, from})
+		}
+		for _, v := range []struct {
+			name   string
+			copies []Copy
+		}{{"out", out}, {"in", in}, {"both", both}} {
+			b.Run(fmt.Sprintf("%s/%dKiB", v.name, size>>10), func(b *testing.B) {
+				r := newRig(b, c, size)
+				b.SetBytes(int64(len(v.copies)) * size)
+				b.ReportAllocs()
+				for b.Loop() {
+					testkit.OK(b, r.Copy(b.Context(), r.stream, v.copies))
+					testkit.OK(b, r.stream.Synchronize())
+				}
+			})
+		}
+	}
 }
