@@ -50,6 +50,8 @@ type Session struct {
 	inBytes     int64
 	outBytes    int64 // outputs come after inputs, on the device and on the host
 	ins, outs   [][]byte
+	inShapes    []graph.Shape
+	outShapes   []graph.Shape
 	stateCopies []stateCopy
 }
 
@@ -174,12 +176,12 @@ func (s *Session) open(tensors []*Tensor, o SessionOptions) error {
 	}
 	for i, p := range x.graph.Parameters() {
 		if tensors[i] == nil {
-			s.ins = append(s.ins, piece(params[i], p.Shape()))
+			s.ins, s.inShapes = append(s.ins, piece(params[i], p.Shape())), append(s.inShapes, p.Shape())
 		}
 	}
 	for i, v := range x.graph.Outputs() {
 		if output(i) {
-			s.outs = append(s.outs, piece(results[i], v.Shape()))
+			s.outs, s.outShapes = append(s.outs, piece(results[i], v.Shape())), append(s.outShapes, v.Shape())
 		}
 	}
 	s.place(tensors, params, results, o.State)
@@ -234,6 +236,9 @@ func (s *Session) Inputs() [][]byte { return s.ins }
 // Outputs are the pinned buffers of the outputs, in the order of the results, as the run
 // before left them.
 func (s *Session) Outputs() [][]byte { return s.outs }
+
+// Shapes are those of the inputs and outputs.
+func (s *Session) Shapes() (inputs, outputs []graph.Shape) { return s.inShapes, s.outShapes }
 
 // Executable is the compiled step, to look at. Its own runs do not know what the session
 // keeps.

@@ -11,7 +11,7 @@
 // them any more. [Array] is either in memory, and Volume and Writer of package dataset/nifti
 // are in files. Memory is that of one window's rows of input and output: p.Bytes.
 //
-// A model is a function, or a session of package step ([Plan.Model]): while it runs on the
+// A model is a function, or a session of package step ([Model]): while that runs on the
 // device, the host makes the next windows and adds up the last predictions. [Plan.Labels]
 // makes a map of labels of classes.
 //

@@ -6,7 +6,8 @@ import (
 )
 
 // Labels is a sink that hands to another, as the only class, the number of the class with the
-// largest value at each element, such as the label of a segmentation: the first of several.
+// largest value at each element, such as the label of a segmentation: the first of several. A
+// value that is not a number is larger than all others, as NumPy has it.
 func (p *Plan) Labels(to Sink) Sink { return &labels{to: to, rest: product(p.size[1:])} }
 
 type labels struct {
@@ -30,7 +31,7 @@ func (l *labels) WriteRows(ctx context.Context, from, rows int, data []float32) 
 	clear(label)
 	for c := 1; c < len(data)/n; c++ {
 		for i, v := range data[c*n:][:n] {
-			if v > best[i] {
+			if v > best[i] || v != v && best[i] == best[i] {
 				best[i], label[i] = v, float32(c)
 			}
 		}

@@ -11,53 +11,54 @@ import (
 	"github.com/pinion-gpu/pinion/step/graph"
 )
 
-// Model is the prediction by a compiled model. The session's graph has one input that is no
-// tensor of the session, f32[n, channels, a window], and one output, f32[n, classes, a window],
-// where n is at least Options.Batch: an [ErrArgument] otherwise. Where there are fewer
-// windows than n, the rest is 0. The session is the caller's, and only for this until Run is
-// over.
-func (p *Plan) Model(s *step.Session, channels int) (Predict, error) {
-	bad := func(format string, args ...any) (Predict, error) {
-		return nil, fmt.Errorf("window: %w: %s", ErrArgument, fmt.Sprintf(format, args...))
+// Model predicts windows of a plan by a compiled model.
+type Model struct {
+	p        *Plan
+	s        *step.Session
+	channels int
+	windows  int          // that it takes at once
+	results  [2][]float32 // in turn: one is added up while the next is made
+	turn     int
+}
+
+// Model is the prediction by a session, which has one input, f32[n, channels, a window], and
+// one output, f32[n, classes, a window], where n is at least Options.Batch: an [ErrArgument]
+// otherwise. The session stays the caller's, and nobody else may run it meanwhile.
+func (p *Plan) Model(s *step.Session) (*Model, error) {
+	ins, outs := s.Shapes()
+	fits := func(shapes []graph.Shape) bool {
+		return len(shapes) == 1 && shapes[0].Type == dtype.F32 && len(shapes[0].Dims) == 2+len(p.window) && slices.Equal(shapes[0].Dims[2:], p.window)
 	}
-	ins, outs := s.Inputs(), s.Outputs()
-	if len(ins) != 1 || len(outs) != 1 {
-		return bad("the model has %d inputs and %d outputs; want one each", len(ins), len(outs))
+	if !fits(ins) || !fits(outs) || ins[0].Dims[0] != outs[0].Dims[0] {
+		return nil, fmt.Errorf("window: %w: a model of %v makes %v; want f32[n, channels, window] and f32[n, classes, window], and windows are %v", ErrArgument, ins, outs, p.window)
 	}
-	// The input is among the parameters, of which the session keeps the others.
-	fits := func(v graph.Value, bytes []byte) bool {
-		shape := v.Shape()
-		return shape.Type == dtype.F32 && len(shape.Dims) == 2+len(p.window) && slices.Equal(shape.Dims[2:], p.window) && shape.Bytes() == int64(len(bytes))
+	if n := ins[0].Dims[0]; n < p.o.Batch {
+		return nil, fmt.Errorf("window: %w: the model takes %d windows, and the plan has batches of %d", ErrArgument, n, p.o.Batch)
 	}
-	g := s.Executable().Graph()
-	at := slices.IndexFunc(g.Parameters(), func(v graph.Value) bool { return fits(v, ins[0]) && v.Shape().Dims[1] == channels })
-	if at < 0 {
-		return bad("the model has no input f32[n, %d, %v]", channels, p.window)
+	m := &Model{p: p, s: s, channels: ins[0].Dims[1], windows: ins[0].Dims[0]}
+	for i := range m.results {
+		m.results[i] = make([]float32, outs[0].Size())
 	}
-	n := g.Parameters()[at].Shape().Dims[0]
-	if n < p.o.Batch {
-		return bad("the model takes %d windows, and the plan has batches of %d", n, p.o.Batch)
+	return m, nil
+}
+
+// Run is [Plan.Run] with the model, as many channels as it takes, and predictions that are
+// added up while the model runs on the next windows.
+func (m *Model) Run(ctx context.Context, in Source, out Sink) error {
+	return m.p.run(ctx, m.channels, in, m.predict, out, true)
+}
+
+// predict is the [Predict] of the model. Where there are fewer windows than it takes, the rest
+// is 0.
+func (m *Model) predict(ctx context.Context, windows []float32, n int) ([]float32, error) {
+	in, out := numbers(m.s.Inputs()[0]), numbers(m.s.Outputs()[0])
+	clear(in[copy(in, windows):])
+	if _, err := m.s.Run(ctx, nil, nil); err != nil {
+		return nil, err
 	}
-	i := slices.IndexFunc(g.Outputs(), func(v graph.Value) bool { return fits(v, outs[0]) && v.Shape().Dims[0] == n })
-	if i < 0 {
-		return bad("the model has no result f32[%d, classes, %v]", n, p.window)
-	}
-	// What is read while the next call runs is not in the session's place.
-	var results [2][]float32
-	for k := range results {
-		results[k] = make([]float32, len(outs[0])/4)
-	}
-	turn := 0
-	return func(ctx context.Context, windows []float32, count int) ([]float32, error) {
-		in := numbers(ins[0])
-		clear(in[copy(in, windows):])
-		if _, err := s.Run(ctx, nil, nil); err != nil {
-			return nil, err
-		}
-		result := results[turn]
-		turn = 1 - turn
-		return result[:copy(result, numbers(outs[0])[:len(result)/n*count])], nil
-	}, nil
+	result := m.results[m.turn]
+	m.turn = 1 - m.turn
+	return result[:copy(result, out[:len(out)/m.windows*n])], nil
 }
 
 // numbers are pinned memory, which begins where any type may.

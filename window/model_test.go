@@ -8,7 +8,9 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/pinion-gpu/pinion/dataset"
@@ -69,31 +71,57 @@ func TestModel(t *testing.T) {
 	}, want))
 	for _, n := range []int{2, 3} {
 		s := session(t, n, 2, win, 3)
-		predict := testkit.Must(p.Model(s, 2))(t)
-		testkit.OK(t, p.Run(t.Context(), 2, in, predict, got))
+		testkit.OK(t, testkit.Must(p.Model(s))(t).Run(t.Context(), in, got))
 		if !slices.Equal(got.Data, want.Data) {
 			t.Errorf("%d windows at once: other results", n)
 		}
 		got.Data = nil
 	}
-	_, err := p.Model(session(t, 1, 2, win, 3), 2)
+	_, err := p.Model(session(t, 1, 2, win, 3))
 	testkit.WantError(t, "too few", err, window.ErrArgument, "the model takes 1 windows, and the plan has batches of 2")
-	s := session(t, 2, 2, []int{5, 5}, 3)
-	_, err = p.Model(s, 2)
-	testkit.WantError(t, "other windows", err, window.ErrArgument, "no input f32[n, 2, [4 5]]")
-	_, err = p.Model(session(t, 2, 2, win, 3), 1)
-	testkit.WantError(t, "other channels", err, window.ErrArgument, "no input f32[n, 1, [4 5]]")
+	_, err = p.Model(session(t, 2, 2, []int{5, 5}, 3))
+	testkit.WantError(t, "other windows", err, window.ErrArgument, "a model of [f32[2,2,5,5]] makes [f32[2,2,5,5]]", "windows are [4 5]")
+}
+
+// A model may write over its windows, or give all its results in one place.
+func TestInPlace(t *testing.T) {
+	size := []int{30, 21, 18}
+	in := &window.Array{Size: size, Data: values(30 * 21 * 18)}
+	p := testkit.Must(window.NewPlan(size, window.Options{Window: []int{8, 8, 8}, Overlap: []float64{0.5}, Batch: 2}))(t)
+	one := make([]float32, 2*512)
+	for what, predict := range map[string]window.Predict{
+		"in place": func(_ context.Context, windows []float32, _ int) ([]float32, error) {
+			for i := range windows {
+				windows[i] *= 2
+			}
+			return windows, nil
+		},
+		"one place": func(_ context.Context, windows []float32, _ int) ([]float32, error) {
+			for i, v := range windows {
+				one[i] = 2 * v
+			}
+			return one[:len(windows)], nil
+		},
+	} {
+		out := &window.Array{Size: size}
+		testkit.OK(t, p.Run(t.Context(), 1, in, predict, out))
+		for i, v := range out.Data {
+			if math.Abs(float64(v-2*in.Data[i])) > 1e-6 {
+				t.Fatalf("%s: element %d is %v, want %v", what, i, v, 2*in.Data[i])
+			}
+		}
+	}
 }
 
 // Labels are those of the largest class, the first of equal ones.
 func TestLabels(t *testing.T) {
 	size := []int{2, 3}
 	p := testkit.Must(window.NewPlan(size, window.Options{Window: []int{2, 3}}))(t)
-	out := &window.Array{Size: size}
+	out, nan := &window.Array{Size: size}, float32(math.NaN())
 	sink := p.Labels(out)
 	testkit.OK(t, sink.WriteRows(t.Context(), 0, 1, []float32{1, 2, -3, 1, 5, -2, 0, 5, 7}))
-	testkit.OK(t, sink.WriteRows(t.Context(), 1, 1, []float32{-1, 0, 0}))
-	if want := []float32{0, 1, 2, 0, 0, 0}; !slices.Equal(out.Data, want) {
+	testkit.OK(t, sink.WriteRows(t.Context(), 1, 1, []float32{-1, 0, 0, 1, nan, nan, 2, 5, nan}))
+	if want := []float32{0, 1, 2, 2, 1, 1}; !slices.Equal(out.Data, want) {
 		t.Errorf("%v, want %v", out.Data, want)
 	}
 	testkit.WantError(t, "half a class", sink.WriteRows(t.Context(), 0, 1, make([]float32, 4)), window.ErrArgument)
@@ -160,4 +188,17 @@ func writeNIfTI(path string, size []int, data []float32) error {
 	z := gzip.NewWriter(f)
 	_, err = z.Write(head)
 	return errors.Join(err, z.Close(), f.Close())
+}
+
+// A model that ends its goroutine ends the run.
+func TestGoexit(t *testing.T) {
+	size := []int{16, 16}
+	p := testkit.Must(window.NewPlan(size, window.Options{Window: []int{4, 4}}))(t)
+	err := p.Run(t.Context(), 1, &window.Array{Size: size, Data: values(256)}, func(context.Context, []float32, int) ([]float32, error) {
+		runtime.Goexit()
+		return nil, nil
+	}, &window.Array{Size: size})
+	if err == nil || !strings.Contains(err.Error(), "exited") {
+		t.Error(err)
+	}
 }

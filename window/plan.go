@@ -191,12 +191,19 @@ func (p *Plan) Size() []int { return slices.Clone(p.size) }
 func (p *Plan) Window() []int { return slices.Clone(p.window) }
 
 // Bytes is the host memory that [Plan.Run] takes: rows of the volume, what is added up of
-// predictions, and two batches of windows. The model's own is not in it.
+// predictions, and three batches of windows. The model's own is not in it.
 func (p *Plan) Bytes(channels, classes int) int64 {
 	rows, rest, inside := int64(p.window[0]), int64(product(p.padded[1:])), int64(product(p.window))
+	fresh := 0
 	in := int64(channels) * min(rows, int64(p.size[0])) * int64(product(p.size[1:]))
+	for i, s := range p.starts[0][1:] { // rows that are read beside those that stay
+		if n := s - p.starts[0][i]; n < p.window[0] {
+			fresh = max(fresh, n)
+		}
+	}
+	in += int64(channels) * int64(fresh) * int64(product(p.size[1:]))
 	out := int64(classes+1) * rows * rest
-	return 4 * (in + out + int64(classes)*rows*int64(product(p.size[1:])) + 2*int64(p.o.Batch*channels)*inside)
+	return 4 * (in + out + int64(classes)*rows*int64(product(p.size[1:])) + 3*int64(p.o.Batch*channels)*inside)
 }
 
 // String says how many windows of which size there are.

@@ -2,7 +2,9 @@ package window
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
 
 	"golang.org/x/sync/errgroup"
 )
@@ -22,8 +24,8 @@ type Sink interface {
 }
 
 // Predict is a model: windows are [n, channels, a window], and the result is [n, classes, a
-// window], which is read while the next call runs, and not any more in the one after that. It
-// must not keep windows.
+// window], which is read before the next call, and may be windows, written over. It must not
+// keep windows.
 type Predict func(ctx context.Context, windows []float32, n int) ([]float32, error)
 
 // batch is windows that are to be predicted. All of them begin at the same row.
@@ -34,31 +36,45 @@ type batch struct {
 	last  bool    // of its group
 }
 
-// prediction is what was predicted of a batch.
-type prediction struct {
-	batch
-	result []float32
-}
-
-// Run predicts all windows of a volume, and gives the result to out. While the model runs, the
-// windows of the next prediction are made, and those of the last added up. An error of source, model or sink ends it, and
+// Run predicts all windows of a volume, and gives the result to out. The windows of the next
+// prediction are made while the model runs. An error of source, model or sink ends it, and
 // names the window or the rows; what the sink has got then is not all.
 func (p *Plan) Run(ctx context.Context, channels int, in Source, predict Predict, out Sink) error {
+	return p.run(ctx, channels, in, predict, out, false)
+}
+
+// run is Run. Predictions are added up while the next call runs if their memory stays as it is
+// then.
+func (p *Plan) run(ctx context.Context, channels int, in Source, predict Predict, out Sink, stays bool) error {
 	if channels < 1 {
 		return fmt.Errorf("window: %w: %d channels", ErrArgument, channels)
 	}
 	group, ctx := errgroup.WithContext(ctx)
-	free, ready := make(chan []float32, 2), make(chan batch, 1)
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	start := func(fn func() error) {
+		group.Go(func() error {
+			exited := true
+			defer func() {
+				if exited {
+					cancel(errExited)
+				}
+			}()
+			err := fn()
+			exited = false
+			return err
+		})
+	}
+	free, ready, predicted, added := make(chan []float32, 3), make(chan batch, 1), make(chan prediction), make(chan bool)
 	for range cap(free) {
 		free <- make([]float32, p.o.Batch*channels*product(p.window))
 	}
-	group.Go(func() error {
+	start(func() error {
 		defer close(ready)
 		g := &gatherer{Plan: p, channels: channels, in: in}
 		return g.run(ctx, free, ready)
 	})
-	predicted := make(chan prediction)
-	group.Go(func() error {
+	start(func() error {
 		defer close(predicted)
 		for w := range ready {
 			result, err := predict(ctx, w.data, len(w.at))
@@ -68,20 +84,21 @@ func (p *Plan) Run(ctx context.Context, channels int, in Source, predict Predict
 			if err != nil {
 				return fmt.Errorf("window: predicting %d windows from %v on: %w", len(w.at), w.at[0], err)
 			}
-			free <- w.data[:cap(w.data)]
-			select {
-			case predicted <- prediction{w, result}:
-			case <-ctx.Done():
+			if !pass(ctx, predicted, prediction{w, result}) || !stays && !wait(ctx, added) {
 				return ctx.Err()
 			}
 		}
 		return nil
 	})
-	group.Go(func() error {
+	start(func() error {
 		b := &blender{Plan: p, out: out}
 		for w := range predicted {
 			if err := b.add(w.batch, w.result); err != nil {
 				return err
+			}
+			free <- w.data[:cap(w.data)]
+			if !stays && !pass(ctx, added, true) {
+				return ctx.Err()
 			}
 			if w.last {
 				if err := b.next(ctx, w.group); err != nil {
@@ -91,7 +108,43 @@ func (p *Plan) Run(ctx context.Context, channels int, in Source, predict Predict
 		}
 		return nil
 	})
-	return group.Wait()
+	err := group.Wait()
+	switch {
+	case context.Cause(ctx) == errExited:
+		return fmt.Errorf("window: %w", errExited)
+	case err != nil && err == ctx.Err():
+		return fmt.Errorf("window: %w", err)
+	}
+	return err
+}
+
+// errExited: source, model or sink has called runtime.Goexit, as a test that fails does.
+var errExited = errors.New("a goroutine that was needed has exited")
+
+// prediction is what was predicted of a batch.
+type prediction struct {
+	batch
+	result []float32
+}
+
+// pass hands a value on, unless ctx ends first.
+func pass[T any](ctx context.Context, to chan<- T, v T) bool {
+	select {
+	case to <- v:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// wait takes a value, unless ctx ends first.
+func wait[T any](ctx context.Context, from <-chan T) bool {
+	select {
+	case <-from:
+		return true
+	case <-ctx.Done():
+		return false
+	}
 }
 
 // gatherer cuts windows out of the volume.
@@ -101,7 +154,8 @@ type gatherer struct {
 	in       Source
 
 	slab     []float32 // [channels, rows, rest], rows of the volume
-	from, to int       // which
+	fresh    []float32 // rows that come to it
+	from, to int       // which are in it
 }
 
 func (g *gatherer) run(ctx context.Context, free <-chan []float32, ready chan<- batch) error {
@@ -123,9 +177,7 @@ func (g *gatherer) run(ctx context.Context, free <-chan []float32, ready chan<- 
 				w.at = append(w.at, append([]int{start}, rest...))
 			}
 			w.data = w.data[:len(w.at)*one]
-			select {
-			case ready <- w:
-			case <-ctx.Done():
+			if !pass(ctx, ready, w) {
 				return ctx.Err()
 			}
 		}
@@ -163,14 +215,18 @@ func (g *gatherer) fetch(ctx context.Context, start int) error {
 		copy(slab[c*rows*rest:][:kept*rest], g.slab[(c*old+old-kept)*rest:])
 	}
 	if fresh := rows - kept; fresh > 0 {
-		data := make([]float32, g.channels*fresh*rest)
+		data := slab
+		if kept > 0 {
+			data = slices.Grow(g.fresh[:0], g.channels*fresh*rest)[:g.channels*fresh*rest]
+			g.fresh = data
+		}
 		if err := g.in.ReadRows(ctx, from+kept, fresh, data); err != nil {
 			return fmt.Errorf("window: reading rows %d to %d: %w", from+kept, to, err)
 		}
 		if err := g.finite(data, from+kept, fresh); err != nil {
 			return err
 		}
-		for c := range g.channels {
+		for c := 0; c < g.channels && kept > 0; c++ {
 			copy(slab[(c*rows+kept)*rest:], data[c*fresh*rest:][:fresh*rest])
 		}
 	}

@@ -235,7 +235,7 @@ func TestFailures(t *testing.T) {
 		{"context", ended, 1, whole(), func(context.Context, []float32, int) ([]float32, error) {
 			cancel()
 			return make([]float32, 32), nil
-		}, &window.Array{Size: size}, context.Canceled, "window: predicting 2 windows"},
+		}, &window.Array{Size: size}, context.Canceled, "window: "},
 		{"NaN", t.Context(), 1, nan, model, &window.Array{Size: size}, window.ErrNotFinite, "the volume has NaN at [7 2]"},
 		{"channels", t.Context(), 0, whole(), model, &window.Array{Size: size}, window.ErrArgument, "0 channels"},
 		{"volume", t.Context(), 2, whole(), model, &window.Array{Size: size}, window.ErrArgument, "rows 0 to 4 of 2 channels of [20 6], and 120 numbers"},

@@ -17,6 +17,7 @@ import (
 // source is an open .nii or .nii.gz file.
 type source struct {
 	header header
+	head   []byte // that the file begins with, decompressed: a header or more
 	file   *os.File
 	size   int64 // of the file
 	gz     bool
@@ -38,6 +39,7 @@ func openSource(path string) (*source, error) {
 		}
 	}
 	if err == nil {
+		f.head = head
 		f.header, err = parseHeader(head)
 	}
 	if err != nil {

@@ -8,6 +8,7 @@ import (
 	"io"
 	"io/fs"
 	"math"
+	"slices"
 	"strings"
 
 	"github.com/pinion-gpu/pinion/dataset"
@@ -57,10 +58,8 @@ func (v *Volume) Create(path string, classes int, t dtype.DType) (*Writer, error
 	case zip && classes > 1:
 		return nil, fmt.Errorf("%s: %w: %d classes in a compressed file, each of which is one piece of it; write a .nii file", path, dataset.ErrArgument, classes)
 	}
-	head, err := v.head(w)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
-	}
+	head := v.head(w)
+	var err error
 	if w.file, err = atomicfile.Create(path, 0o644); err != nil {
 		return nil, err
 	}
@@ -78,20 +77,8 @@ func (v *Volume) Create(path string, classes int, t dtype.DType) (*Writer, error
 }
 
 // head is the header of v with what is the writer's.
-func (v *Volume) head(w *Writer) ([]byte, error) {
-	from := make([]byte, header2Bytes)
-	if !v.f.gz {
-		n, err := v.f.file.ReadAt(from, 0)
-		if err != nil && err != io.EOF {
-			return nil, err
-		}
-		from = from[:n]
-	} else {
-		var err error
-		if from, err = gunzipHead(io.NewSectionReader(v.f.file, 0, v.f.size)); err != nil {
-			return nil, err
-		}
-	}
+func (v *Volume) head(w *Writer) []byte {
+	from := v.f.head
 	version, order := versionOf(from)
 	bytes := header1Bytes
 	if version == 2 {
@@ -113,20 +100,30 @@ func (v *Volume) head(w *Writer) ([]byte, error) {
 		for i, d := range dims {
 			put(40+2*i, int16(d))
 		}
-		put(68, []int16{0, int16(w.kind.code), int16(bits)}) // intent, type, bits
+		put(56, [3]float32{})                                // what the numbers meant
+		put(68, []int16{0, int16(w.kind.code), int16(bits)}) // and what they are
 		put(108, []float32{float32(len(head)), 1, 0})        // where voxels begin, scaling
-		put(124, []float32{0, 0})                            // display range
+		put(124, [2]float32{})                               // display range
+		clear(head[328:344])                                 // what the meaning was called
+		if w.classes > 1 {
+			put(92, float32(1)) // between classes
+		}
 	} else {
 		put(12, []int16{int16(w.kind.code), int16(bits)})
 		for i, d := range dims {
 			put(16+8*i, int64(d))
 		}
+		put(80, [3]float64{})
 		put(168, int64(len(head)))
-		put(176, []float64{1, 0, 0, 0}) // scaling, display range
-		put(504, int32(0))              // intent
+		put(176, []float64{1, 0, 0, 0})
+		put(504, int32(0))
+		clear(head[508:524])
+		if w.classes > 1 {
+			put(136, float64(1))
+		}
 	}
 	w.order = order
-	return head, nil
+	return head
 }
 
 // WriteRows writes rows of all classes, from one on: data is [classes, rows, the other axes].
@@ -145,7 +142,6 @@ func (w *Writer) WriteRows(ctx context.Context, from, rows int, data []float32) 
 	case from != w.next || rows < 0 || from+rows > w.size[0] || len(data) != w.classes*each:
 		return fmt.Errorf("%s: %w: %d numbers for rows %d to %d behind row %d of %d, of %d classes of %v", w.path, dataset.ErrArgument, len(data), from, from+rows, w.next, w.size[0], w.classes, w.size)
 	}
-	w.raw = make([]byte, 0, each*w.kind.size)
 	for c := range w.classes {
 		if w.err = w.encode(data[c*each:][:each]); w.err == nil {
 			if w.gzip != nil {
@@ -166,25 +162,26 @@ func (w *Writer) WriteRows(ctx context.Context, from, rows int, data []float32) 
 
 // encode makes voxels of values.
 func (w *Writer) encode(values []float32) error {
-	w.raw = w.raw[:0]
-	low, high := float32(0), float32(math.MaxUint8)
-	if w.kind.dtype == dtype.I16 {
-		low, high = math.MinInt16, math.MaxInt16
-	}
-	for _, v := range values {
-		if w.kind.dtype == dtype.F32 {
-			w.raw = append(w.raw, 0, 0, 0, 0)
-			w.order.PutUint32(w.raw[len(w.raw)-4:], math.Float32bits(v))
-			continue
+	n := len(values) * w.kind.size
+	w.raw = slices.Grow(w.raw[:0], n)[:n]
+	switch w.kind.dtype {
+	case dtype.F32:
+		for i, v := range values {
+			w.order.PutUint32(w.raw[4*i:], math.Float32bits(v))
 		}
-		if !(v >= low && v <= high) || v != float32(math.Trunc(float64(v))) {
-			return fmt.Errorf("%w: %v is no %v", dataset.ErrArgument, v, w.kind.dtype)
+	case dtype.I16:
+		for i, v := range values {
+			if float32(int16(v)) != v {
+				return fmt.Errorf("%w: %v is no %v", dataset.ErrArgument, v, w.kind.dtype)
+			}
+			w.order.PutUint16(w.raw[2*i:], uint16(int16(v)))
 		}
-		if w.kind.size == 1 {
-			w.raw = append(w.raw, byte(v))
-		} else {
-			w.raw = append(w.raw, 0, 0)
-			w.order.PutUint16(w.raw[len(w.raw)-2:], uint16(int16(v)))
+	default:
+		for i, v := range values {
+			if float32(uint8(v)) != v {
+				return fmt.Errorf("%w: %v is no %v", dataset.ErrArgument, v, w.kind.dtype)
+			}
+			w.raw[i] = uint8(v)
 		}
 	}
 	return nil
