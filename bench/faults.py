@@ -21,9 +21,9 @@ rows, problems = [], []
 
 
 def in_use():
-    """MiB on each GPU."""
+    """MiB on each of the two GPUs."""
     out = subprocess.run(["nvidia-smi", "--query-gpu=memory.used", "--format=csv,noheader,nounits"], capture_output=True, text=True, check=True)
-    return [int(line) for line in out.stdout.split()]
+    return [int(line) for line in out.stdout.split()][:2]
 
 
 def row(name, unit, value, **more):
@@ -53,6 +53,9 @@ for name, what, limit in (("killed", signal.SIGKILL, 0), ("stopped", signal.SIGS
                     if any(r.poll() is not None for r in ranks):
                         sys.exit("a rank has ended by itself:\n" + "".join((folder / f"{r}.txt").read_text() for r in (0, 1)))
                     time.sleep(0.5)
+                else:
+                    if min(in_use()) < max(before) + 1000:
+                        sys.exit("ranks have not begun to train in 60 s:\n" + "".join((folder / f"{r}.txt").read_text() for r in (0, 1)))
                 time.sleep(4)  # they train
                 began = time.monotonic()
                 ranks[victim].send_signal(what)

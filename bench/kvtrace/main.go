@@ -148,8 +148,7 @@ func bound(requests [][]int32, blocks int) float64 {
 			// Of the same time, what is behind others leaves first.
 			heap.Push(queue, use{next[i][k], k, b})
 		}
-		// None of this request leaves before all of it is there: it has room, since what is
-		// needed again latest may be of it only when everything else is needed sooner.
+		// What leaves may be of this request itself, when it has been read.
 		for len(kept) > blocks {
 			u := heap.Pop(queue).(use)
 			if kept[u.block] == u.next {

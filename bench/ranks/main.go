@@ -6,9 +6,9 @@
 //	go run ./bench/ranks --device cuda > ranks.json
 //	go run ./bench/ranks --device host --ranks 2 --quick
 //
-// Before a kind is timed, its losses are compared with those of one rank: the same samples
-// in the same steps. A rank alone does all that the ranks do together where a row is
-// compared with one. What is simulated says so: it is made of the measured times of tasks,
+// Kinds that are compared run in turn, and have to come to the same losses in their first
+// steps: stages and what is split to those of a rank alone with all the samples, what is shared
+// to those of ranks that share nothing. A step takes as long as its slowest rank. What is simulated says so: it is made of the measured times of tasks,
 // and of how fast the ranks are together.
 package main
 

@@ -37,6 +37,8 @@ type comm struct {
 	root   uintptr    // that does not block; zero like handle
 	child  uintptr    // NCCL writes the result of a split of root here
 
+	parted func() bool // has the end of the group that this was split off end this no more; or nil
+
 	turn    sync.Mutex // held by a Barrier or a Split
 	barrier struct {
 		stream device.Stream
@@ -242,6 +244,9 @@ func (c *comm) Close() error {
 	c.fail(parallel.ErrClosed)
 	c.mu.Unlock()
 	<-c.gone
+	if c.parted != nil {
+		c.parted()
+	}
 	return c.closeBarrier(err)
 }
 
@@ -331,8 +336,8 @@ func (c *comm) openHandle() error {
 	return c.splitRoot(0, c.rank, newConfig(1), func() { c.handle.Store(c.child) })
 }
 
-// newPart makes a communicator of a part of the root. It waits for the part's ranks, so it
-// ends with c.
+// newPart makes a communicator of a part of the root. An abort of c ends it, too: to free what
+// NCCL has of c waits for all that the device has to do, and so for the part's operations.
 func (c *comm) newPart(root uintptr) (*comm, error) {
 	part, err := newComm(c.dev)
 	if err != nil {
@@ -341,7 +346,11 @@ func (c *comm) newPart(root uintptr) (*comm, error) {
 	part.rootMu.Lock()
 	part.root = root
 	part.rootMu.Unlock()
-	defer context.AfterFunc(c.life, func() { part.fail(context.Cause(c.life)) })()
+	part.parted = context.AfterFunc(c.life, func() {
+		if cause := context.Cause(c.life); cause != parallel.ErrClosed {
+			part.fail(cause)
+		}
+	})
 	if part.rank, err = part.number("ncclCommUserRank", api.userRank); err == nil {
 		part.size, err = part.number("ncclCommCount", api.count)
 	}

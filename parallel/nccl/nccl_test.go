@@ -137,6 +137,44 @@ func TestAbortOfQueued(t *testing.T) {
 	testkit.OK(t, each(comms, parallel.Comm.Close))
 }
 
+// An abort ends the groups that were split off, too, with what they wait for; a Close does not.
+func TestAbortOfParts(t *testing.T) {
+	all := sizes(t)
+	most := all[len(all)-1]
+	if most == 1 {
+		t.Skip("one GPU")
+	}
+	reason := errors.New("rank 0 was seen to fall")
+	comms := open(t, most)
+	testkit.OK(t, withRigs(comms, func(r *rig) error {
+		c, err := r.Split(ctx, 0, r.Rank())
+		if err != nil {
+			return err
+		}
+		part := parallel.Part{Recv: r.p, Send: r.p, N: 16}
+		err = errors.Join(c.AllReduce(r.s, dtype.F32, parallel.Sum, part), r.s.Synchronize(), r.Barrier(ctx))
+		if err == nil && r.Rank() > 0 {
+			err = c.AllReduce(r.s, dtype.F32, parallel.Sum, part) // waits for rank 0
+		}
+		r.Abort(reason)
+		closed := make(chan error, 1)
+		go func() { closed <- r.Close() }()
+		err = errors.Join(err, testkit.Receive(t, "Close", closed), r.s.Synchronize())
+		if failed := c.Barrier(ctx); !errors.Is(failed, reason) {
+			err = errors.Join(err, fmt.Errorf("the part lives on: %w", failed))
+		}
+		return errors.Join(err, c.Close())
+	}))
+	comms = open(t, most)
+	testkit.OK(t, withRigs(comms, func(r *rig) error {
+		c, err := r.Split(ctx, 0, r.Rank())
+		if err != nil {
+			return err
+		}
+		return errors.Join(r.Close(), c.Barrier(ctx), c.Close())
+	}))
+}
+
 // What is captured runs with each launch, beside what is not.
 func TestCapture(t *testing.T) {
 	for _, size := range sizes(t) {

@@ -55,7 +55,8 @@
 // Options.Budget counts each state where its gradient is added up. A state that other ranks
 // read besides, such as a tied table, and means of weights that an update keeps, are there
 // as well, or on the weight's rank; and tensors of batches that wait for the way back are
-// not counted.
+// not counted. With several stages on a rank, each keeps memory for as many micro-batches as
+// it has under way at most, though not all stages have at once.
 //
 // What depends on no batch is computed where it is read. So a penalty on the weights in the
 // loss has the last rank hold all of them: add it to the gradients instead. And random

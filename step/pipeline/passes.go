@@ -113,7 +113,13 @@ func (x *passes) post(level int) error {
 				list = append(list, parallel.Send(h.t.Ptr(), bytes, t.to%x.l.ranks))
 				continue
 			}
-			x.use(t.to, t.made.micro)
+			if x.recycler != nil {
+				d := drawer{t.to + 1, 0}
+				if t.made.kind == Forward { // it is kept as long as all of the micro-batch
+					d.number = -1 - t.made.micro%x.l.inFlight[t.to]
+				}
+				x.recycler.use(d)
+			}
 			tensor, err := x.memory.New(t.value.Shape())
 			if err != nil {
 				return err
@@ -149,33 +155,40 @@ func (x *passes) await(n int) error {
 	return errors.Join(all...)
 }
 
-// nobody has a drawer that the next micro-batch can have.
-const nobody = -1
-
 func (x *passes) box(stage, micro int) box {
 	at := [2]int{stage, micro}
 	if x.boxes[at] == nil {
 		x.boxes[at] = box{}
-		if i := slices.Index(x.drawers[stage], nobody); i >= 0 {
-			x.drawers[stage][i] = micro
-		} else {
-			x.drawers[stage] = append(x.drawers[stage], micro)
-		}
 	}
 	return x.boxes[at]
+}
+
+// nobody has a drawer that the next micro-batch can have.
+const nobody = -1
+
+// use has memory come from the drawer of a micro-batch in a stage, which it has from its way
+// forward until it is dropped.
+func (x *passes) use(stage, micro int) {
+	if x.recycler == nil {
+		return
+	}
+	list := x.drawers[stage]
+	i := slices.Index(list, micro)
+	if i < 0 {
+		if i = slices.Index(list, nobody); i < 0 {
+			i, list = len(list), append(list, nobody)
+		}
+		list[i] = micro
+		x.drawers[stage] = list
+	}
+	x.recycler.use(drawer{stage + 1, i + 1})
 }
 
 // drop lets go of an empty box.
 func (x *passes) drop(stage, micro int) {
 	delete(x.boxes, [2]int{stage, micro})
-	x.drawers[stage][slices.Index(x.drawers[stage], micro)] = nobody
-}
-
-// use has memory come from the drawer of a micro-batch in a stage.
-func (x *passes) use(stage, micro int) {
-	if x.recycler != nil {
-		x.box(stage, micro)
-		x.recycler.use(drawer{stage, 1 + slices.Index(x.drawers[stage], micro)})
+	if i := slices.Index(x.drawers[stage], micro); i >= 0 {
+		x.drawers[stage][i] = nobody
 	}
 }
 

@@ -10,13 +10,13 @@ import (
 
 // recycler keeps memory that was freed for the next of its size: micro-batches come and go
 // in the same sizes, and a device that frees memory waits for everything that is queued on
-// it, such as what others have yet to send. What it keeps is what was in use at once, by
-// size.
+// it, such as what others have yet to send.
 //
-// It keeps it in drawers, one for each micro-batch that a stage can have under way, and gives
-// of what is free there what lies first. So a pass has its tensors where it had them with
-// another micro-batch, whatever the order in which those were let go, and what was recorded
-// then can be launched again.
+// It keeps it in drawers, and gives of what is free there what lies first. Each micro-batch
+// that is under way in a stage has a drawer, and what comes from other ranks one of the stage.
+// So a pass has its tensors where it had them with another micro-batch, whatever the order in
+// which those were let go, and what was recorded then can be launched again. What a drawer
+// keeps is what was in use at once of it, by size.
 type recycler struct {
 	dev device.Device
 
@@ -26,8 +26,10 @@ type recycler struct {
 	sizes map[device.Ptr]shelf // of what is in use
 }
 
-// drawer is that of a micro-batch of a stage, or the zero drawer.
-type drawer struct{ stage, number int }
+// drawer is that of a micro-batch of a stage, from 1, or of what comes to the stage: 0 on the
+// way back, and below on the way forward, as many as there are micro-batches under way. The
+// zero drawer is of no stage.
+type drawer struct{ stage, number int } // stages are counted from 1
 
 // shelf is where memory of a size is kept.
 type shelf struct {
@@ -46,8 +48,8 @@ func (r *recycler) use(d drawer) {
 	r.open = d
 }
 
-// Alloc implements [step.Allocator]. When the device has nothing left, what is kept goes
-// back to it.
+// Alloc implements [step.Allocator]. When the device has nothing left, another drawer gives
+// what it has of the size, or what is kept goes back to the device.
 func (r *recycler) Alloc(n int64) (device.Ptr, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -58,6 +60,14 @@ func (r *recycler) Alloc(n int64) (device.Ptr, error) {
 		return p, nil
 	}
 	p, err := r.dev.Alloc(n)
+	if errors.Is(err, device.ErrOutOfMemory) {
+		for other, list := range r.free {
+			if last := len(list) - 1; other.n == n && last >= 0 {
+				r.free[other], r.sizes[list[last]] = list[:last], s
+				return list[last], nil
+			}
+		}
+	}
 	if errors.Is(err, device.ErrOutOfMemory) && len(r.free) > 0 {
 		if err := r.empty(); err != nil {
 			return 0, err

@@ -51,11 +51,12 @@ func (r *Runner) named() error {
 // Load reads what Save has written, or [train.Runner.Save], on any number of ranks however
 // the step was cut or shared there, and returns its meta. All of the state has to be there,
 // with the shapes and types that it has here; what else is there is not read. All ranks call
-// it, and fail together; the state is then undefined and has to be put, or loaded, again.
+// it, and fail together; the state may be lost then and has to be put, or loaded, again.
 func (r *Runner) Load(ctx context.Context, folder string) (meta map[string]string, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	steps, meta, err := saved.Load(folder, r.c, func(ck *sharded.Checkpoint) error { return r.read(ctx, ck) })
+	steps, meta, err := saved.Load(folder, r.c, func(ck *sharded.Checkpoint) error { return r.read(ctx, ck) },
+		func() { clear(r.put) }) // so that nobody goes on with a part of a checkpoint
 	if err == nil {
 		r.steps = steps
 	}

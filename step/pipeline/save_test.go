@@ -122,10 +122,20 @@ func TestSaveRefused(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		_, err = r.Load(t.Context(), folder)
-		if err == nil {
+		if _, err := other.steps(r, 1); err != nil {
+			return err
+		}
+		if _, err = r.Load(t.Context(), filepath.Join(folder, "none")); err == nil {
+			t.Errorf("rank %d loaded nothing", c.Rank())
+		}
+		if _, err = r.Run(t.Context(), func(m int) ([]*step.Tensor, error) { return other.tensors(r, 0, m) }); err != nil { // it has changed nothing
+			return err
+		}
+		if _, err = r.Load(t.Context(), folder); err == nil {
 			t.Errorf("rank %d loaded another net", c.Rank())
 		}
+		_, err = r.Run(t.Context(), func(m int) ([]*step.Tensor, error) { return other.tensors(r, 0, m) })
+		testkit.WantError(t, "a step behind half a checkpoint", err, pipeline.ErrArgument, "was never put")
 		return r.Close()
 	})
 	testkit.OK(t, errors.Join(errs...))

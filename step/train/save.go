@@ -81,16 +81,26 @@ func (r *Runner) named() error {
 // Load reads what [Runner.Save] has written, with any number of ranks and any sharing, and
 // returns its meta. All ranks get the same, also of what each had of its own ([State].Each).
 // All of the state has to be there, with the shapes and types that it has
-// here; what else is there is not read. All ranks call it, and fail together; the state is
-// then undefined and has to be put, or loaded, again.
+// here; what else is there is not read. All ranks call it, and fail together; the state may be
+// lost then and has to be put, or loaded, again.
 func (r *Runner) Load(ctx context.Context, folder string) (meta map[string]string, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	steps, meta, err := saved.Load(folder, r.o.Compile.Ranks, func(ck *sharded.Checkpoint) error { return r.read(ctx, ck) })
+	steps, meta, err := saved.Load(folder, r.o.Compile.Ranks, func(ck *sharded.Checkpoint) error { return r.read(ctx, ck) }, r.lose)
 	if err == nil {
 		r.steps = steps
 	}
 	return meta, err
+}
+
+// lose lets go of the state, so that nobody goes on with a part of a checkpoint.
+func (r *Runner) lose() {
+	for i, t := range r.state {
+		if t != nil {
+			_ = t.Free()
+		}
+		r.state[i] = nil
+	}
 }
 
 // read reads this rank's state.

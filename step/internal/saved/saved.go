@@ -60,25 +60,27 @@ func Save(ctx context.Context, folder string, c parallel.Comm, pieces func() ([]
 }
 
 // Load has read read a checkpoint, and returns the number of steps and the meta that it was
-// saved with. All ranks fail together.
-func Load(folder string, c parallel.Comm, read func(ck *sharded.Checkpoint) error) (steps int, meta map[string]string, err error) {
+// saved with. All ranks fail together. Once any may have read something, lose is called on all
+// of them then: what they have is partly the checkpoint's.
+func Load(folder string, c parallel.Comm, read func(ck *sharded.Checkpoint) error, lose func()) (steps int, meta map[string]string, err error) {
 	ck, err := sharded.Open(folder)
-	if c != nil {
-		err = sameSave(c, ck, err)
-	}
 	if err == nil {
-		meta = ck.Meta
-		if steps, err = strconv.Atoi(meta[stepKey]); err != nil {
-			err = fmt.Errorf("step: %w: %s was not written by a runner: its %s is %q", errs.ErrArgument, folder, stepKey, meta[stepKey])
-		}
-		if err == nil {
-			err = read(ck)
-		}
-	}
-	if ck != nil {
-		err = errors.Join(err, ck.Close())
+		defer func() { err = errors.Join(err, ck.Close()) }()
 	}
 	if err := together(c, err); err != nil {
+		return 0, nil, err
+	}
+	if c != nil {
+		if err := sameSave(c, ck); err != nil {
+			return 0, nil, err
+		}
+	}
+	meta = ck.Meta
+	if steps, err = strconv.Atoi(meta[stepKey]); err != nil {
+		return 0, nil, fmt.Errorf("step: %w: %s was not written by a runner: its %s is %q", errs.ErrArgument, folder, stepKey, meta[stepKey])
+	}
+	if err := together(c, read(ck)); err != nil {
+		lose()
 		return 0, nil, err
 	}
 	delete(meta, stepKey)
@@ -103,11 +105,8 @@ func Read(ctx context.Context, ck *sharded.Checkpoint, param graph.Value, from i
 	return ck.Read(ctx, name, from, data)
 }
 
-// sameSave fails on all ranks if one could not open the checkpoint, or has another one.
-func sameSave(c parallel.Comm, ck *sharded.Checkpoint, err error) error {
-	if err = parallel.FirstError(c, err); err != nil {
-		return err
-	}
+// sameSave fails on all ranks if one has another checkpoint.
+func sameSave(c parallel.Comm, ck *sharded.Checkpoint) error {
 	ids, err := parallel.Texts(c, ck.ID)
 	for rank, id := range ids {
 		if id != ids[0] && err == nil {

@@ -7,9 +7,9 @@
  * It behaves as NCCL does where the tests look: a communicator that does not block is in
  * progress after each call, nothing is done until its state has been asked for, and it
  * takes no other call before; to abort one that blocks ends the call that waits, behind
- * which alone it may be freed, by the end of a group; operations run in the order of the calls, on whatever
- * streams; what is captured runs with each launch of the graph. The environment chooses
- * what is simulated:
+ * which alone it may be freed, by the end of a group; operations run in the order of the
+ * calls, on whatever streams; what is captured runs with each launch of the graph. The
+ * environment chooses what is simulated:
  *
  *   FAKENCCL_VERSION  as ncclGetVersion tells it (22703)
  *   FAKENCCL_FAIL     calls that fail, and how: "ncclCommInitRankScalable=2"
