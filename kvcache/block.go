@@ -20,8 +20,8 @@ type block struct {
 	slot, host  int32 // places, or none
 	kids, kidOn int32 // blocks that continue it and can be found, and those of them on the device
 
-	worth  float64 // when nobody has it
-	heapAt int     // in the tenant's heap of that place, or none
+	worth float64 // when nobody has it
+	at    [2]int  // in the heap of all blocks in such a place, and in the tenant's own; or none
 }
 
 // tenant is one who shares with himself alone.
@@ -31,8 +31,7 @@ type tenant struct {
 	live  int  // sequences and blocks
 	most  int  // blocks on the device
 	have  int  // of them
-	onDev heap // blocks that can leave the device
-	onHst heap // and the host
+	own   heap // blocks that can leave the device, if there is a limit
 }
 
 // key is how a block is found.
@@ -41,35 +40,36 @@ type key struct {
 	hash   uint64
 }
 
-// heap has blocks with that which is worth least in front. It keeps their heapAt.
-type heap []*block
+// heap has blocks with that which is worth least in front. It keeps where they are in it.
+type heap struct {
+	which int // of block.at
+	list  []*block
+}
 
 func (h *heap) push(b *block) {
-	b.heapAt = len(*h)
-	*h = append(*h, b)
-	h.up(b.heapAt)
+	b.at[h.which] = len(h.list)
+	h.list = append(h.list, b)
+	h.up(len(h.list) - 1)
 }
 
 func (h *heap) remove(b *block) {
-	list, i := *h, b.heapAt
-	last := len(list) - 1
+	i, last := b.at[h.which], len(h.list)-1
 	h.swap(i, last)
-	list[last] = nil
-	*h = list[:last]
-	if b.heapAt = none; i < last {
+	h.list[last] = nil
+	h.list = h.list[:last]
+	if b.at[h.which] = none; i < last {
 		h.down(i)
 		h.up(i)
 	}
 }
 
 func (h *heap) swap(i, j int) {
-	list := *h
-	list[i], list[j] = list[j], list[i]
-	list[i].heapAt, list[j].heapAt = i, j
+	h.list[i], h.list[j] = h.list[j], h.list[i]
+	h.list[i].at[h.which], h.list[j].at[h.which] = i, j
 }
 
 func (h *heap) up(i int) {
-	for i > 0 && (*h)[i].worth < (*h)[(i-1)/2].worth {
+	for i > 0 && h.list[i].worth < h.list[(i-1)/2].worth {
 		h.swap(i, (i-1)/2)
 		i = (i - 1) / 2
 	}
@@ -78,8 +78,8 @@ func (h *heap) up(i int) {
 func (h *heap) down(i int) {
 	for {
 		least := i
-		for k := 2*i + 1; k <= 2*i+2 && k < len(*h); k++ {
-			if (*h)[k].worth < (*h)[least].worth {
+		for k := 2*i + 1; k <= 2*i+2 && k < len(h.list); k++ {
+			if h.list[k].worth < h.list[least].worth {
 				least = k
 			}
 		}
@@ -89,4 +89,12 @@ func (h *heap) down(i int) {
 		h.swap(i, least)
 		i = least
 	}
+}
+
+// least is what is worth least, or nil.
+func (h *heap) least() *block {
+	if len(h.list) == 0 {
+		return nil
+	}
+	return h.list[0]
 }

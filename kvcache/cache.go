@@ -18,6 +18,8 @@ type Cache struct {
 	unused  []int32 // blocks
 	slots   []int32 // places on the device that are free
 	hosts   []int32 // and on the host
+	onDev   heap // blocks that can leave the device
+	onHost  heap // and the host
 	tenants map[string]*tenant
 	found   map[key]int32
 	copies  []Copy
@@ -49,7 +51,7 @@ func New(o Options) (*Cache, error) {
 		seed: maphash.MakeSeed(), bytes: make([]byte, 4*o.BlockTokens),
 	}
 	for i := n - 1; i >= 0; i-- {
-		c.blocks[i] = block{self: int32(i), before: none, slot: none, host: none, heapAt: none}
+		c.blocks[i] = block{self: int32(i), before: none, slot: none, host: none, at: nowhere}
 		c.unused = append(c.unused, int32(i))
 	}
 	for i := o.Blocks - 1; i >= 0; i-- {
@@ -81,7 +83,7 @@ func (c *Cache) id() uint64 {
 func (c *Cache) of(name string) *tenant {
 	t := c.tenants[name]
 	if t == nil {
-		t = &tenant{name: name, id: c.id(), most: c.o.Blocks}
+		t = &tenant{name: name, id: c.id(), most: c.o.Blocks, own: heap{which: 1}}
 		if c.o.TenantBlocks != nil {
 			t.most = min(t.most, c.o.TenantBlocks(name))
 		}
@@ -126,7 +128,7 @@ func (c *Cache) make(t *tenant, position int) (int32, error) {
 	}
 	i := c.unused[len(c.unused)-1]
 	c.unused = c.unused[:len(c.unused)-1]
-	c.blocks[i] = block{self: i, id: c.id(), before: none, tenant: t, position: position, refs: 1, slot: slot, host: none, heapAt: none}
+	c.blocks[i] = block{self: i, id: c.id(), before: none, tenant: t, position: position, refs: 1, slot: slot, host: none, at: nowhere}
 	t.have++
 	t.live++
 	return i, nil
@@ -135,8 +137,8 @@ func (c *Cache) make(t *tenant, position int) (int32, error) {
 // take has one sequence more have a block.
 func (c *Cache) take(i int32) {
 	b := &c.blocks[i]
-	if b.refs++; b.refs == 1 && b.heapAt >= 0 {
-		b.heap().remove(b)
+	if b.refs++; b.refs == 1 {
+		c.keep(b)
 	}
 }
 
@@ -163,24 +165,40 @@ func (c *Cache) worth(position int) float64 {
 	return c.clock
 }
 
-// heap is where a block waits to leave its place.
-func (b *block) heap() *heap {
-	if b.slot >= 0 {
-		return &b.tenant.onDev
-	}
-	return &b.tenant.onHst
-}
+// nowhere is in no heap.
+var nowhere = [2]int{none, none}
+
+// limited reports whether a tenant may not have all blocks.
+func (c *Cache) limited(t *tenant) bool { return t.most < c.o.Blocks }
 
 // offer has a block leave its place when the room is needed, if it can: nobody has it, and no
 // block that continues it is as near.
 func (c *Cache) offer(i int32) {
 	b := &c.blocks[i]
-	ahead := b.kidOn
+	h, ahead := &c.onDev, b.kidOn
 	if b.slot < 0 {
-		ahead = b.kids
+		h, ahead = &c.onHost, b.kids
 	}
-	if b.refs == 0 && b.heapAt < 0 && b.shown && (ahead == 0 || c.o.Window > 0) {
-		b.heap().push(b)
+	if b.refs > 0 || b.at[0] >= 0 || !b.shown || ahead > 0 && c.o.Window == 0 {
+		return
+	}
+	h.push(b)
+	if b.slot >= 0 && c.limited(b.tenant) {
+		b.tenant.own.push(b)
+	}
+}
+
+// keep has a block stay where it is.
+func (c *Cache) keep(b *block) {
+	switch {
+	case b.at[0] < 0:
+	case b.slot >= 0:
+		c.onDev.remove(b)
+	default:
+		c.onHost.remove(b)
+	}
+	if b.at[1] >= 0 {
+		b.tenant.own.remove(b)
 	}
 }
 
@@ -188,17 +206,16 @@ func (c *Cache) offer(i int32) {
 func (c *Cache) slot(t *tenant) (int32, error) {
 	var victim *block
 	switch {
-	case t.most < c.o.Blocks && t.have >= t.most:
-		if len(t.onDev) == 0 {
+	case c.limited(t) && t.have >= t.most:
+		if victim = t.own.least(); victim == nil {
 			return none, ErrTenant
 		}
-		victim = t.onDev[0]
 	case len(c.slots) > 0:
 		slot := c.slots[len(c.slots)-1]
 		c.slots = c.slots[:len(c.slots)-1]
 		return slot, nil
 	default:
-		if victim = c.least(func(t *tenant) heap { return t.onDev }); victim == nil {
+		if victim = c.onDev.least(); victim == nil {
 			return none, ErrFull
 		}
 	}
@@ -207,23 +224,13 @@ func (c *Cache) slot(t *tenant) (int32, error) {
 	return slot, nil
 }
 
-// least is the block of all tenants that is worth least, or nil.
-func (c *Cache) least(of func(t *tenant) heap) (least *block) {
-	for _, t := range c.tenants {
-		if h := of(t); len(h) > 0 && (least == nil || h[0].worth < least.worth) {
-			least = h[0]
-		}
-	}
-	return least
-}
-
 // leave has a block leave the device, and puts it onto the host, if there is room.
 func (c *Cache) leave(b *block) {
 	if c.o.Cost != nil {
 		c.clock = max(c.clock, b.worth)
 	}
 	if len(c.hosts) == 0 {
-		if old := c.least(func(t *tenant) heap { return t.onHst }); old != nil && old.worth <= b.worth {
+		if old := c.onHost.least(); old != nil && old.worth <= b.worth {
 			c.stats.Forgotten++
 			c.forget(old.self)
 		}
@@ -234,7 +241,7 @@ func (c *Cache) leave(b *block) {
 		c.slots = c.slots[:len(c.slots)-1] // which is the caller's
 		return
 	}
-	b.heap().remove(b)
+	c.keep(b)
 	b.host = c.hosts[len(c.hosts)-1]
 	c.hosts = c.hosts[:len(c.hosts)-1]
 	c.copies = append(c.copies, Copy{Place{false, b.slot}, Place{true, b.host}})
@@ -288,9 +295,7 @@ func (c *Cache) land(b *block, slot int32) {
 // forget has a block that nobody has be no more.
 func (c *Cache) forget(i int32) {
 	b := &c.blocks[i]
-	if b.heapAt >= 0 {
-		b.heap().remove(b)
-	}
+	c.keep(b)
 	if b.slot >= 0 {
 		c.slots = append(c.slots, b.slot)
 		c.off(b)
@@ -309,6 +314,6 @@ func (c *Cache) forget(i int32) {
 		}
 	}
 	c.part(b.tenant)
-	*b = block{self: i, before: none, slot: none, host: none, heapAt: none}
+	*b = block{self: i, before: none, slot: none, host: none, at: nowhere}
 	c.unused = append(c.unused, i)
 }

@@ -142,21 +142,29 @@ func (m *memory) sound(t *testing.T, open []*Sequence) {
 		if b.slot < 0 {
 			ahead = b.kids
 		}
-		if can := b.refs == 0 && (ahead == 0 || m.o.Window > 0); can != (b.heapAt >= 0) || can && (*b.heap())[b.heapAt] != b {
+		h := &m.onDev
+		if b.slot < 0 {
+			h = &m.onHost
+		}
+		own := b.slot >= 0 && m.limited(b.tenant)
+		if can := b.refs == 0 && (ahead == 0 || m.o.Window > 0); can != (b.at[0] >= 0) || can && h.list[b.at[0]] != b || (can && own) != (b.at[1] >= 0) || can && own && b.tenant.own.list[b.at[1]] != b {
 			t.Fatalf("block %d: %+v, and it can leave: %v", i, b, can)
 		}
 	}
 	if found != len(m.found) || idle != len(m.unused) || len(slots)-b2i(slots[none])+len(m.slots) != m.o.Blocks || len(hosts)-b2i(hosts[none])+len(m.hosts) != m.o.HostBlocks {
 		t.Fatalf("%d of %d found, %d of %d unused, %d + %d slots, %d + %d on the host", found, len(m.found), idle, len(m.unused), len(slots), len(m.slots), len(hosts), len(m.hosts))
 	}
-	for _, tn := range m.tenants {
-		for _, h := range []heap{tn.onDev, tn.onHst} {
-			for i := range h {
-				if h[i].worth < h[max(i-1, 0)/2].worth || h[i].heapAt != i {
-					t.Fatalf("tenant %s: %v is worth less than what is before it", tn.name, h[i])
-				}
+	ordered := func(h *heap) {
+		for i, b := range h.list {
+			if b.worth < h.list[max(i-1, 0)/2].worth || b.at[h.which] != i {
+				t.Fatalf("%+v is worth less than what is before it", b)
 			}
 		}
+	}
+	ordered(&m.onDev)
+	ordered(&m.onHost)
+	for _, tn := range m.tenants {
+		ordered(&tn.own)
 		if tn.have != have[tn] || tn.have > tn.most {
 			t.Fatalf("tenant %s has %d blocks, and %d were counted, of %d", tn.name, have[tn], tn.have, tn.most)
 		}
