@@ -26,12 +26,12 @@ type block struct {
 
 // tenant is one who shares with himself alone.
 type tenant struct {
-	name  string
-	id    uint64
-	live  int  // sequences and blocks
-	most  int  // blocks on the device
-	have  int  // of them
-	own   heap // blocks that can leave the device, if there is a limit
+	name string
+	id   uint64
+	live int  // sequences and blocks
+	most int  // blocks on the device
+	have int  // of them
+	own  heap // blocks that can leave the device, if there is a limit
 }
 
 // key is how a block is found.

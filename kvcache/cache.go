@@ -18,8 +18,8 @@ type Cache struct {
 	unused  []int32 // blocks
 	slots   []int32 // places on the device that are free
 	hosts   []int32 // and on the host
-	onDev   heap // blocks that can leave the device
-	onHost  heap // and the host
+	onDev   heap    // blocks that can leave the device
+	onHost  heap    // and the host
 	tenants map[string]*tenant
 	found   map[key]int32
 	copies  []Copy
