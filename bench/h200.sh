@@ -150,7 +150,7 @@ part_parallel() {
 	"$build/ranks" --device "${device%%:*}" ${QUICK:+--quick} >"$out/ranks.json"
 	step "parallel: a step"
 	$launch --no-python "$pinion" bench step "${sizes[@]}" --steps 20 --json >"$out/parallel/step-gpt.json"
-	for ctas in 4 16; do # multiprocessors that NCCL takes from products meanwhile
+	for ctas in 2 4 8; do # multiprocessors that NCCL takes from products meanwhile
 		NCCL_MAX_CTAS=$ctas $launch --no-python "$pinion" bench step "${sizes[@]}" --steps 10 --no-link --json >"$out/parallel/step-gpt-$ctas-ctas.json"
 	done
 	step "parallel: PyTorch"
