@@ -38,7 +38,7 @@ func BenchmarkDecode(b *testing.B) {
 						b.Fatal(err)
 					}
 				}
-				copies = c.Copies(copies[:0])
+				copies = c.TakeCopies(copies[:0])
 				for _, s := range list {
 					if err := s.Computed(s.Len()); err != nil {
 						b.Fatal(err)

@@ -31,6 +31,7 @@ type tenant struct {
 	live int  // sequences and blocks
 	most int  // blocks on the device
 	have int  // of them
+	used int  // and of those, what sequences have
 	own  heap // blocks that can leave the device, if there is a limit
 }
 

@@ -3,19 +3,19 @@ package kvcache
 import (
 	"encoding/binary"
 	"hash/maphash"
+	"math"
 	"slices"
-	"sync"
 )
 
-// Cache is the books of one cache. Its methods, and those of its sequences, are safe for
-// concurrent use; see the package about the order of what is queued.
+// Cache is the books of one cache. It is not safe for concurrent use: see the package.
 type Cache struct {
 	o Options
 
-	mu      sync.Mutex
 	blocks  []block
 	tokens  []int32 // of blocks that can be found
 	unused  []int32 // blocks
+	used    int     // blocks on the device that sequences have
+	resets  int
 	slots   []int32 // places on the device that are free
 	hosts   []int32 // and on the host
 	onDev   heap    // blocks that can leave the device
@@ -63,15 +63,63 @@ func New(o Options) (*Cache, error) {
 	return c, nil
 }
 
-// Copies appends to list what has to be copied since the last call, in order, and returns it.
-// One that reads or writes what another one before it writes, or writes what that reads, has
-// to wait for it.
-func (c *Cache) Copies(list []Copy) []Copy {
-	c.mu.Lock()
-	defer c.mu.Unlock()
+// TakeCopies appends to list what has to be copied since the last call, in order, and returns
+// it. One that reads or writes what another one before it writes, or writes what that reads,
+// has to wait for it.
+func (c *Cache) TakeCopies(list []Copy) []Copy {
 	list = append(list, c.copies...)
 	c.copies = c.copies[:0]
 	return list
+}
+
+// Free is how many blocks sequences of a tenant can get, those that are evicted for it among
+// them. With forks, a few of these may stay until the forks are closed.
+func (c *Cache) Free(tenant string) int {
+	if t := c.tenants[tenant]; t != nil {
+		return min(c.o.Blocks-c.used, t.most-t.used)
+	}
+	return min(c.o.Blocks-c.used, c.limit(tenant))
+}
+
+// Match tells what Open would find: how many tokens are computed, and how many blocks it needs
+// of those that are free. It changes nothing.
+func (c *Cache) Match(tenant string, tokens []int32) (cached, blocks int) {
+	size := c.o.BlockTokens
+	blocks = (len(tokens) + size - 1) / size
+	t := c.tenants[tenant]
+	if t == nil {
+		return 0, blocks
+	}
+	parent := t.id
+	for n := size; n < len(tokens); n += size {
+		part := tokens[n-size : n]
+		i := c.find(parent, c.hash(part), part)
+		if i < 0 {
+			break
+		}
+		if c.blocks[i].refs > 0 {
+			blocks--
+		}
+		parent, cached = c.blocks[i].id, n
+	}
+	return cached, blocks
+}
+
+// Reset forgets what is cached, as new weights need it. Open sequences keep their blocks, which
+// nobody else finds any more.
+func (c *Cache) Reset() {
+	c.resets++
+	for i := range c.blocks {
+		b := &c.blocks[i]
+		switch {
+		case b.id == 0:
+		case b.refs == 0:
+			c.forget(int32(i))
+		case b.shown:
+			delete(c.found, key{b.parent, b.hash})
+			b.shown, b.before, b.kids, b.kidOn = false, none, 0, 0
+		}
+	}
 }
 
 func (c *Cache) id() uint64 {
@@ -79,21 +127,26 @@ func (c *Cache) id() uint64 {
 	return c.lastID
 }
 
-// of is a tenant, who is new when nobody has heard of him.
-func (c *Cache) of(name string) *tenant {
+// tenant is a tenant, who is new if he has nothing.
+func (c *Cache) tenant(name string) *tenant {
 	t := c.tenants[name]
 	if t == nil {
-		t = &tenant{name: name, id: c.id(), most: c.o.Blocks, own: heap{which: 1}}
-		if c.o.TenantBlocks != nil {
-			t.most = min(t.most, c.o.TenantBlocks(name))
-		}
+		t = &tenant{name: name, id: c.id(), most: c.limit(name), own: heap{which: 1}}
 		c.tenants[name] = t
 	}
 	return t
 }
 
-// part is called when a tenant has a sequence or a block less.
-func (c *Cache) part(t *tenant) {
+// limit is how many blocks of the device a tenant may have.
+func (c *Cache) limit(name string) int {
+	if c.o.TenantBlocks == nil {
+		return c.o.Blocks
+	}
+	return max(0, min(c.o.Blocks, c.o.TenantBlocks(name)))
+}
+
+// less counts a sequence or a block of a tenant less, and forgets one who has none.
+func (c *Cache) less(t *tenant) {
 	if t.live--; t.live == 0 {
 		delete(c.tenants, t.name)
 	}
@@ -120,8 +173,8 @@ func (c *Cache) tokensOf(i int32) []int32 {
 	return c.tokens[int(i)*c.o.BlockTokens:][:c.o.BlockTokens]
 }
 
-// make makes a block with a place on the device, for one sequence.
-func (c *Cache) make(t *tenant, position int) (int32, error) {
+// newBlock makes a block with a place on the device, for one sequence.
+func (c *Cache) newBlock(t *tenant, position int) (int32, error) {
 	slot, err := c.slot(t)
 	if err != nil {
 		return none, err
@@ -131,6 +184,7 @@ func (c *Cache) make(t *tenant, position int) (int32, error) {
 	c.blocks[i] = block{self: i, id: c.id(), before: none, tenant: t, position: position, refs: 1, slot: slot, host: none, at: nowhere}
 	t.have++
 	t.live++
+	c.use(t, 1)
 	return i, nil
 }
 
@@ -139,6 +193,9 @@ func (c *Cache) take(i int32) {
 	b := &c.blocks[i]
 	if b.refs++; b.refs == 1 {
 		c.keep(b)
+		if b.slot >= 0 {
+			c.use(b.tenant, 1)
+		}
 	}
 }
 
@@ -148,6 +205,9 @@ func (c *Cache) drop(i int32) {
 	if b.refs--; b.refs > 0 {
 		return
 	}
+	if b.slot >= 0 {
+		c.use(b.tenant, -1)
+	}
 	if !b.shown {
 		c.forget(i)
 		return
@@ -156,10 +216,19 @@ func (c *Cache) drop(i int32) {
 	c.offer(i)
 }
 
+// use counts blocks on the device that sequences have.
+func (c *Cache) use(t *tenant, n int) {
+	c.used += n
+	t.used += n
+}
+
 // worth is that of a block that is used now.
 func (c *Cache) worth(position int) float64 {
 	if c.o.Cost != nil {
-		return c.clock + c.o.Cost(position)
+		if cost := c.o.Cost(position); cost > 0 && cost <= math.MaxFloat64 {
+			return c.clock + cost
+		}
+		return c.clock
 	}
 	c.clock++
 	return c.clock
@@ -230,7 +299,7 @@ func (c *Cache) leave(b *block) {
 		c.clock = max(c.clock, b.worth)
 	}
 	if len(c.hosts) == 0 {
-		if old := c.onHost.least(); old != nil && old.worth <= b.worth {
+		if old := c.onHost.least(); old != nil && (old.worth <= b.worth || b.kids > 0) { // or else those would never be found
 			c.stats.Forgotten++
 			c.forget(old.self)
 		}
@@ -287,6 +356,7 @@ func (c *Cache) land(b *block, slot int32) {
 	c.hosts = append(c.hosts, b.host)
 	b.host, b.slot = none, slot
 	b.tenant.have++
+	c.use(b.tenant, 1) // a sequence has it
 	if p := c.before(b); p != nil {
 		p.kidOn++
 	}
@@ -313,7 +383,7 @@ func (c *Cache) forget(i int32) {
 			}
 		}
 	}
-	c.part(b.tenant)
+	c.less(b.tenant)
 	*b = block{self: i, before: none, slot: none, host: none, at: nowhere}
 	c.unused = append(c.unused, i)
 }

@@ -34,11 +34,13 @@ type Options struct {
 	// Models with Attention Sinks, 2023). Default: 0, all tokens.
 	Window, Sinks int
 
-	// TenantBlocks is how many blocks of the device a tenant may have. Default: nil, all.
+	// TenantBlocks is how many blocks of the device a tenant may have. It is asked when a
+	// tenant has nothing in the cache. Default: nil, all.
 	TenantBlocks func(tenant string) int
 
-	// Cost is what it takes to compute the block again that begins at a token, in any unit.
-	// Default: nil, all blocks cost the same, and what was used last stays.
+	// Cost is what it takes to compute the block again that begins at a token, in any unit;
+	// what is no number, negative or infinite counts as 0. Default: nil, all blocks cost the
+	// same, and the least recently used one is evicted.
 	Cost func(position int) float64
 }
 
@@ -47,9 +49,10 @@ func (o Options) withDefaults() (Options, error) {
 		o.BlockTokens = 16
 	}
 	switch {
-	case o.BlockTokens < 1 || o.Blocks < 1 || o.HostBlocks < 0 || o.Blocks > math.MaxInt32/2 || o.HostBlocks > math.MaxInt32/2:
+	case o.BlockTokens < 1 || o.BlockTokens > 1<<20 || o.Blocks < 1 || o.HostBlocks < 0 || o.Blocks > math.MaxInt32/2 || o.HostBlocks > math.MaxInt32/2 ||
+		(o.Blocks+o.HostBlocks) > math.MaxInt/8/o.BlockTokens:
 		return o, fmt.Errorf("kvcache: %w: %d blocks of %d tokens, and %d on the host", ErrArgument, o.Blocks, o.BlockTokens, o.HostBlocks)
-	case o.Window < 0 || o.Sinks < 0 || o.Sinks > 0 && o.Window == 0:
+	case o.Window < 0 || o.Sinks < 0 || o.Sinks > math.MaxInt32 || o.Sinks > 0 && o.Window == 0:
 		return o, fmt.Errorf("kvcache: %w: a window of %d tokens, with %d before it", ErrArgument, o.Window, o.Sinks)
 	}
 	return o, nil

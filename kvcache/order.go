@@ -50,10 +50,19 @@ func newOrder(device, host, most int) order {
 }
 
 func (o *order) at(p Place) *uses {
-	if p.Host {
-		return &o.places[1][p.Number]
+	return &o.places[b2i(p.Host)][p.Number]
+}
+
+// has reports whether there is such a place.
+func (o *order) has(p Place) bool {
+	return p.Number >= 0 && int(p.Number) < len(o.places[b2i(p.Host)])
+}
+
+func b2i(b bool) int {
+	if b {
+		return 1
 	}
-	return &o.places[0][p.Number]
+	return 0
 }
 
 // reset forgets what was queued: all that follows waits for it.

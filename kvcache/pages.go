@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 
 	"github.com/pinion-gpu/pinion/device"
 	"github.com/pinion-gpu/pinion/pinned"
@@ -11,7 +12,7 @@ import (
 	"github.com/pinion-gpu/pinion/vram"
 )
 
-// Pages is the memory of a cache: its blocks on the device, one behind the other, and those on
+// Pages is the memory of a cache, for one goroutine at a time: its blocks on the device, one behind the other, and those on
 // the host, in pinned memory. What is in a block is the caller's: usually keys and values of
 // BlockTokens tokens, of all layers.
 type Pages struct {
@@ -25,6 +26,7 @@ type Pages struct {
 	lanes  [2]lane
 	begin  device.Event
 	order  order
+	failed error // why blocks hold nothing that anybody knows
 	blocks [kinds][]transfer.Block
 }
 
@@ -38,13 +40,13 @@ type lane struct {
 type PagesOptions struct {
 	Pool       *vram.Pool   // gives the device's
 	Pinned     *pinned.Pool // and the host's; may be nil where there are no blocks on the host
-	BlockBytes int64
+	BlockBytes int64        // of a block; what is no multiple of 16 is copied slowly
 }
 
 // OpenPages allocates the memory of a cache. The engine's device is that of the pool. Close the
 // pages when all work with them is done.
 func OpenPages(ctx context.Context, c *Cache, engine *transfer.Engine, o PagesOptions) (_ *Pages, err error) {
-	if engine == nil || o.Pool == nil || o.BlockBytes < 1 || c.o.HostBlocks > 0 && o.Pinned == nil {
+	if engine == nil || o.Pool == nil || o.BlockBytes < 1 || o.BlockBytes > math.MaxInt64/int64(c.o.Blocks+c.o.HostBlocks) || c.o.HostBlocks > 0 && o.Pinned == nil {
 		return nil, fmt.Errorf("kvcache: %w: pages need an engine, pools and blocks of some bytes", ErrArgument)
 	}
 	dev := engine.Device()
@@ -90,13 +92,36 @@ func (p *Pages) Ptr() device.Ptr { return p.block.Ptr() }
 // busy while blocks change places.
 const groupBytes = 32 << 20
 
-// Copy queues copies of [Cache.Copies], behind what is queued on s, and before what is queued
-// there later. It returns before they are done, as transfer's copies on a stream do. Blocks go
-// in both directions at once. Calls follow each other.
+// Copy queues copies of [Cache.TakeCopies], behind what is queued on s, and before what is
+// queued there later. It returns before they are done, as transfer's copies on a stream do.
+// Blocks go in both directions at once. The scheduler makes one call at a time.
+//
+// A context that has ended already is its error, with nothing queued: the same copies can be
+// given again, and have to be before any others. It does not stop copies that are begun. After
+// another error nobody knows what blocks hold: Copy fails from then on, and the cache and the
+// pages have to be made anew.
 func (p *Pages) Copy(ctx context.Context, s device.Stream, copies []Copy) error {
-	if len(copies) == 0 {
-		return nil
+	switch {
+	case p.failed != nil:
+		return p.failed
+	case s == nil:
+		return fmt.Errorf("kvcache: copies: %w: no stream", ErrArgument)
 	}
+	if err := ctx.Err(); err != nil || len(copies) == 0 {
+		return err
+	}
+	for _, c := range copies {
+		if !p.order.has(c.From) || !p.order.has(c.To) || c.From.Host && c.To.Host {
+			return fmt.Errorf("kvcache: copies: %w: %+v", ErrArgument, c)
+		}
+	}
+	if p.failed = p.copy(context.WithoutCancel(ctx), s, copies); p.failed != nil {
+		p.failed = fmt.Errorf("kvcache: copies: %w", p.failed)
+	}
+	return p.failed
+}
+
+func (p *Pages) copy(ctx context.Context, s device.Stream, copies []Copy) error {
 	err := s.Record(p.begin)
 	for i := range p.lanes {
 		err = errors.Join(err, p.lanes[i].stream.Wait(p.begin))
@@ -108,13 +133,9 @@ func (p *Pages) Copy(ctx context.Context, s device.Stream, copies []Copy) error 
 	}
 	// Also after an error, what was queued comes first: on s, and in the next call.
 	out, in := &p.lanes[0], &p.lanes[1]
-	err = errors.Join(err, out.stream.Record(out.mark), in.stream.Record(in.mark),
-		s.Wait(out.mark), s.Wait(in.mark), out.stream.Wait(in.mark), in.stream.Wait(out.mark))
 	p.order.reset()
-	if err != nil {
-		return fmt.Errorf("kvcache: copies: %w", err)
-	}
-	return nil
+	return errors.Join(err, out.stream.Record(out.mark), in.stream.Record(in.mark),
+		s.Wait(out.mark), s.Wait(in.mark), out.stream.Wait(in.mark), in.stream.Wait(out.mark))
 }
 
 // group queues copies of which those of a kind may go together.
@@ -151,6 +172,9 @@ func (p *Pages) group(ctx context.Context, copies []Copy, g group) error {
 
 // Close waits for copies and frees the memory. A second Close does nothing.
 func (p *Pages) Close() error {
+	if p.failed == nil {
+		p.failed = fmt.Errorf("kvcache: %w: the pages", ErrClosed)
+	}
 	var all []error
 	for i := range p.lanes {
 		l := &p.lanes[i]

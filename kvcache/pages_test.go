@@ -1,6 +1,7 @@
 package kvcache
 
 import (
+	"context"
 	"encoding/binary"
 	"fmt"
 	"math/rand/v2"
@@ -126,7 +127,7 @@ func TestGroups(t *testing.T) {
 // Pages that cannot be are refused, and leave nothing.
 func TestPagesRefused(t *testing.T) {
 	c := testkit.Must(New(Options{Blocks: 4, HostBlocks: 4}))(t)
-	dev := testkit.Must(device.Open("host:1MiB"))(t)
+	dev := testkit.Must(device.Open("host:64MiB"))(t)
 	defer dev.Close()
 	pool := testkit.Must(vram.New(dev, vram.Options{}))(t)
 	host := testkit.Must(pinned.NewPool(dev, pinned.Options{Budget: 1 << 20}))(t)
@@ -137,8 +138,26 @@ func TestPagesRefused(t *testing.T) {
 	}
 	_, err := OpenPages(t.Context(), c, nil, PagesOptions{pool, host, 1})
 	testkit.WantError(t, "no engine", err, ErrArgument)
-	_, err = OpenPages(t.Context(), c, engine, PagesOptions{pool, host, 1 << 20})
+	_, err = OpenPages(t.Context(), c, engine, PagesOptions{pool, host, 1 << 26})
 	testkit.WantError(t, "too large", err, device.ErrOutOfMemory, "kvcache: ")
+	_, err = OpenPages(t.Context(), c, engine, PagesOptions{pool, host, 1 << 61})
+	testkit.WantError(t, "far too large", err, ErrArgument)
+
+	p := testkit.Must(OpenPages(t.Context(), c, engine, PagesOptions{pool, host, 16}))(t)
+	s := testkit.Must(dev.NewStream())(t)
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	one := []Copy{{Place{false, 1}, Place{true, 2}}}
+	testkit.WantError(t, "a context that has ended", p.Copy(ended, s, one), context.Canceled)
+	testkit.WantError(t, "no stream", p.Copy(t.Context(), nil, one), ErrArgument)
+	for _, x := range []Copy{{Place{false, 4}, Place{true, 0}}, {Place{false, 0}, Place{true, 4}}, {Place{false, -1}, Place{true, 0}}, {Place{true, 0}, Place{true, 1}}} {
+		testkit.WantError(t, fmt.Sprint(x), p.Copy(t.Context(), s, []Copy{x}), ErrArgument)
+	}
+	testkit.OK(t, p.Copy(t.Context(), s, one)) // none of these has changed anything
+	testkit.OK(t, s.Synchronize())
+	testkit.OK(t, s.Close())
+	testkit.OK(t, p.Close())
+	testkit.WantError(t, "closed", p.Copy(t.Context(), s, one), ErrClosed)
 	testkit.OK(t, engine.Close())
 	testkit.OK(t, host.Close())
 	testkit.OK(t, pool.Close()) // or else it says what is left

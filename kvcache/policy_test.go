@@ -2,8 +2,8 @@ package kvcache
 
 import (
 	"fmt"
+	"math"
 	"slices"
-	"sync"
 	"testing"
 
 	"github.com/pinion-gpu/pinion/internal/testkit"
@@ -30,7 +30,7 @@ func (m *memory) run(t *testing.T, tenant string, tokens []int32) int {
 
 // known is how many tokens would be there.
 func (m *memory) known(tenant string, tokens []int32) (n int) {
-	parent := m.of(tenant).id
+	parent := m.tenant(tenant).id
 	for size := m.o.BlockTokens; n+size <= len(tokens); n += size {
 		part := tokens[n : n+size]
 		i := m.find(parent, m.hash(part), part)
@@ -195,7 +195,7 @@ func TestTenants(t *testing.T) {
 		t.Errorf("%d tokens of the large tenant are left", got)
 	}
 	_, err := m.Open("small", count(0, 7))
-	testkit.WantError(t, "more than he may have", err, ErrTenant, "a sequence of 7 tokens, beside ", " of 3 blocks of 2 tokens")
+	testkit.WantError(t, "more than he may have", err, ErrTenant, "a sequence of 7 tokens needs 4 blocks of 2 tokens more", "and of the tenant's 3, 0")
 	m.sound(t, nil)
 	_, err = m.Open("nobody", count(0, 1))
 	testkit.WantError(t, "nothing", err, ErrTenant)
@@ -217,10 +217,99 @@ func TestTenants(t *testing.T) {
 	}
 }
 
+// What cannot fit evicts nothing.
+func TestOpenFull(t *testing.T) {
+	m := newMemory(t, Options{BlockTokens: 2, Blocks: 16, HostBlocks: 4})
+	for i := range 6 {
+		m.run(t, "a", count(100*i, 4))
+	}
+	before := m.Stats()
+	s := testkit.Must(m.Open("b", count(0, 8)))(t)
+	defer s.Close()
+	_, err := m.Open("c", count(0, 25))
+	testkit.WantError(t, "25 tokens in 12 blocks", err, ErrFull, "a sequence of 25 tokens needs 13 blocks of 2 tokens more; of 16 blocks, sequences have 4")
+	testkit.WantError(t, "25 tokens more", s.Append(count(0, 25)...), ErrFull)
+	if after := m.Stats(); after.Kept+after.HostKept != before.Kept+before.HostKept || after.Out != before.Out || s.Len() != 8 {
+		t.Errorf("%+v, and before %+v", after, before)
+	}
+	testkit.OK(t, s.Append(count(0, 24)...))
+	m.move()
+	m.sound(t, []*Sequence{s})
+}
+
+// What a window has passed is not needed to begin with what is cached.
+func TestOpenWindow(t *testing.T) {
+	m := newMemory(t, Options{BlockTokens: 4, Blocks: 12, HostBlocks: 20, Window: 8, Sinks: 2})
+	s := testkit.Must(m.Open("a", count(0, 16)))(t)
+	m.compute(t, s)
+	for i := 16; i < 80; i += 16 { // in chunks
+		testkit.OK(t, s.Append(count(i, 16)...))
+		m.compute(t, s)
+		m.check(t, s)
+	}
+	s.Close()
+	other := testkit.Must(m.Open("b", count(0, 32)))(t) // 8 of 12 blocks
+	defer other.Close()
+	s = testkit.Must(m.Open("a", count(0, 81)))(t)
+	defer s.Close()
+	m.move()
+	if s.Cached() < 60 {
+		t.Errorf("%d tokens are there", s.Cached())
+	}
+	m.check(t, s)
+	m.sound(t, []*Sequence{s, other})
+}
+
+// After a reset nothing is found that was computed before, also by who computes on.
+func TestReset(t *testing.T) {
+	m := newMemory(t, Options{BlockTokens: 2, Blocks: 16, HostBlocks: 8})
+	for i := range 10 {
+		m.run(t, "a", count(100*i, 4))
+	}
+	s := testkit.Must(m.Open("a", count(0, 5)))(t)
+	m.compute(t, s)
+	m.Reset()
+	m.sound(t, []*Sequence{s})
+	if st := m.Stats(); st.Kept != 0 || st.HostKept != 0 || st.Used != 3 || m.Free("a") != 13 {
+		t.Errorf("%+v, %d are free", st, m.Free("a"))
+	}
+	testkit.OK(t, s.Append(5, 6, 7))
+	m.compute(t, s)
+	m.sound(t, []*Sequence{s})
+	if got := m.run(t, "a", count(0, 9)); got != 0 {
+		t.Errorf("%d tokens are there", got)
+	}
+	s.Close()
+	m.sound(t, nil)
+	if got := m.run(t, "a", count(0, 9)); got != 8 {
+		t.Errorf("%d tokens are there", got)
+	}
+}
+
+// Costs that are none do no harm.
+func TestCosts(t *testing.T) {
+	for _, bad := range []float64{math.NaN(), math.Inf(1), math.Inf(-1), -5} {
+		m := newMemory(t, Options{BlockTokens: 2, Blocks: 4, HostBlocks: 4, Cost: func(position int) float64 {
+			if position == 2 {
+				return bad
+			}
+			return 1
+		}})
+		for i := range 50 {
+			m.run(t, "a", count(10*i, 6))
+			m.sound(t, nil)
+		}
+		if s := m.Stats(); s.Out < 90 {
+			t.Errorf("%v: %+v", bad, s)
+		}
+	}
+}
+
 func TestRefused(t *testing.T) {
 	for want, o := range map[string]Options{
 		"0 blocks of 16 tokens": {}, "5 blocks of -1 tokens": {Blocks: 5, BlockTokens: -1}, "and -1 on the host": {Blocks: 1, HostBlocks: -1},
 		"a window of -1 tokens": {Blocks: 1, Window: -1}, "a window of 0 tokens, with 3 before it": {Blocks: 1, Sinks: 3},
+		"4 blocks of 2305843009213693952 tokens": {Blocks: 4, BlockTokens: 1 << 61}, "with 9223372036854775807 before it": {Blocks: 4, Window: 3, Sinks: math.MaxInt},
 	} {
 		_, err := New(o)
 		testkit.WantError(t, fmt.Sprint(o), err, ErrArgument, want)
@@ -235,35 +324,5 @@ func TestRefused(t *testing.T) {
 	_, err := s.Fork()
 	for what, err := range map[string]error{"append": s.Append(1), "computed": s.Computed(3), "truncate": s.Truncate(0), "fork": err} {
 		testkit.WantError(t, what, err, ErrClosed)
-	}
-}
-
-// Many use a cache at once.
-func TestConcurrent(t *testing.T) {
-	c := testkit.Must(New(Options{BlockTokens: 2, Blocks: 64, HostBlocks: 16}))(t)
-	var all sync.WaitGroup
-	for k := range 8 {
-		all.Go(func() {
-			for i := range 200 {
-				s, err := c.Open("a", count(i%5, 6))
-				if err != nil {
-					t.Error(err)
-					return
-				}
-				if err := s.Append(int32(k)); err != nil {
-					t.Error(err)
-				}
-				if err := s.Computed(s.Len()); err != nil {
-					t.Error(err)
-				}
-				c.Copies(nil)
-				c.Stats()
-				s.Close()
-			}
-		})
-	}
-	all.Wait()
-	if s := c.Stats(); s.Used != 0 || s.Hits() == 0 {
-		t.Errorf("%+v", s)
 	}
 }

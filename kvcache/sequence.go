@@ -17,24 +17,23 @@ type Sequence struct {
 	cached int
 	done   int // tokens that are computed
 	passed int // blocks that the window has passed
+	resets int // of the cache, when it was opened
 	closed bool
 }
 
-// Open begins a sequence with tokens. What others of the tenant have computed of them is
-// shared, from the first on, in whole blocks, but for the last token: something has to be
-// computed. Blocks that are on the host come back. For the rest there is room then, to be
-// computed from [Sequence.Cached] on. It fails with [ErrFull] or [ErrTenant] where there is
-// none, and nothing has changed but what is where. Close the sequence.
+// Open begins a sequence with tokens. What the tenant's other sequences have computed of them
+// is shared, in whole blocks from the beginning on, without the last token: something has to be
+// computed. Blocks on the host come back. The others are room for what is to be computed, from
+// [Sequence.Cached] on. It fails with [ErrFull] or [ErrTenant] where there are not enough
+// blocks, and evicts nothing then. Close the sequence.
 func (c *Cache) Open(tenant string, tokens []int32) (*Sequence, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	t := c.of(tenant)
+	t := c.tenant(tenant)
 	t.live++
 	parent, size := t.id, c.o.BlockTokens
 	// With room for the tokens to come.
 	blocks := len(tokens)/size + 32
 	s := &Sequence{
-		c: c, tenant: t, tokens: append(make([]int32, 0, blocks*size), tokens...),
+		c: c, tenant: t, tokens: append(make([]int32, 0, blocks*size), tokens...), resets: c.resets,
 		blocks: make([]int32, 0, blocks), table: make([]int32, 0, blocks), chain: make([]uint64, 0, blocks),
 	}
 	for n := size; n < len(tokens); n += size {
@@ -45,52 +44,71 @@ func (c *Cache) Open(tenant string, tokens []int32) (*Sequence, error) {
 		}
 		c.take(i)
 		parent = c.blocks[i].id
-		s.blocks, s.chain = append(s.blocks, i), append(s.chain, parent)
+		s.blocks, s.table, s.chain = append(s.blocks, i), append(s.table, c.blocks[i].slot), append(s.chain, parent)
 		s.cached = n
 	}
 	s.done = s.cached
-	for _, i := range s.blocks {
-		if c.blocks[i].slot < 0 {
-			if err := c.bring(i); err != nil {
-				s.leave()
-				return nil, s.explain(err)
-			}
+	s.pass()
+	need := (len(tokens) - s.cached + size - 1) / size
+	for k, i := range s.blocks {
+		if i >= 0 && s.table[k] < 0 {
+			need++
 		}
-		s.table = append(s.table, c.blocks[i].slot)
 	}
-	for at := s.cached; at < len(tokens); at += size {
-		if err := s.grow(at, min(size, len(tokens)-at)); err != nil {
-			s.leave()
-			return nil, s.explain(err)
+	err := s.room(need)
+	for k, i := range s.blocks {
+		if err == nil && i >= 0 && s.table[k] < 0 {
+			err = c.bring(i)
+			s.table[k] = c.blocks[i].slot
 		}
+	}
+	if err == nil {
+		err = s.grow(s.cached, len(tokens))
+	}
+	if err != nil {
+		err = s.explain(err, need)
+		s.Close()
+		return nil, err
 	}
 	c.stats.AskedTokens += int64(len(tokens))
 	c.stats.HitTokens += int64(s.cached)
 	return s, nil
 }
 
-func (s *Sequence) explain(err error) error {
-	return fmt.Errorf("kvcache: %w: a sequence of %d tokens, beside %d of %d blocks of %d tokens that the tenant has", err, len(s.tokens), s.tenant.have, s.tenant.most, s.c.o.BlockTokens)
+// room fails where so many blocks cannot be had.
+func (s *Sequence) room(need int) error {
+	switch {
+	case need > s.c.o.Blocks-s.c.used:
+		return ErrFull
+	case need > s.tenant.most-s.tenant.used:
+		return ErrTenant
+	}
+	return nil
 }
 
-// grow adds a block that begins at a token.
-func (s *Sequence) grow(at, filled int) error {
-	i, err := s.c.make(s.tenant, at)
-	if err != nil {
-		return err
+func (s *Sequence) explain(err error, need int) error {
+	return fmt.Errorf("kvcache: %w: a sequence of %d tokens needs %d blocks of %d tokens more; of %d blocks, sequences have %d, and of the tenant's %d, %d",
+		err, len(s.tokens), need, s.c.o.BlockTokens, s.c.o.Blocks, s.c.used, s.tenant.most, s.tenant.used)
+}
+
+// grow makes room for tokens from one on up to n.
+func (s *Sequence) grow(from, n int) error {
+	size := s.c.o.BlockTokens
+	for at := len(s.blocks) * size; at < n; at += size {
+		i, err := s.c.newBlock(s.tenant, at)
+		if err != nil {
+			return err
+		}
+		s.blocks, s.table = append(s.blocks, i), append(s.table, s.c.blocks[i].slot)
 	}
-	b := &s.c.blocks[i]
-	b.filled = filled
-	s.blocks, s.table = append(s.blocks, i), append(s.table, b.slot)
+	for k := from / size; k*size < n; k++ { // how many tokens blocks have then
+		s.c.blocks[s.blocks[k]].filled = min(n-k*size, size)
+	}
 	return nil
 }
 
 // Len is how many tokens there are.
-func (s *Sequence) Len() int {
-	s.c.mu.Lock()
-	defer s.c.mu.Unlock()
-	return len(s.tokens)
-}
+func (s *Sequence) Len() int { return len(s.tokens) }
 
 // Cached is how many of the tokens that the sequence was opened with were computed before.
 func (s *Sequence) Cached() int { return s.cached }
@@ -99,37 +117,42 @@ func (s *Sequence) Cached() int { return s.cached }
 // window has passed. It is the sequence's, and changes with its next call.
 func (s *Sequence) Table() []int32 { return s.table }
 
-// Append adds a token, and room for it. A block that others have too, or can find, is copied
-// before: see [Cache.Copies]. It fails with [ErrFull] or [ErrTenant] where there is no room,
+// Append adds tokens, and room for them: one for a decode step, several for a chunk of a prompt
+// or a guess. A last block that others have, or can find, is copied first: see
+// [Cache.TakeCopies]. It fails with [ErrFull] or [ErrTenant] where there are not enough blocks,
 // and the sequence is as it was.
-func (s *Sequence) Append(token int32) error {
-	c := s.c
-	c.mu.Lock()
-	defer c.mu.Unlock()
+func (s *Sequence) Append(tokens ...int32) error {
 	if s.closed {
 		return fmt.Errorf("kvcache: %w: the sequence", ErrClosed)
 	}
-	n := len(s.tokens)
-	if n%c.o.BlockTokens == 0 {
-		if err := s.grow(n, 0); err != nil {
-			return s.explain(err)
+	c, n := s.c, len(s.tokens)
+	size, last := c.o.BlockTokens, len(s.blocks)-1
+	need := (n+len(tokens)+size-1)/size - len(s.blocks)
+	write := false // to a block that is not this sequence's alone
+	if n%size > 0 && len(tokens) > 0 {
+		b := &c.blocks[s.blocks[last]]
+		if write = b.refs > 1 || b.shown; write {
+			need++
 		}
 	}
-	last := len(s.blocks) - 1
-	if b := &c.blocks[s.blocks[last]]; b.refs > 1 || b.shown {
-		i, err := c.make(s.tenant, b.position)
+	if err := s.room(need); err != nil {
+		return s.explain(err, need)
+	}
+	if write {
+		i, err := c.newBlock(s.tenant, last*size)
 		if err != nil {
-			return s.explain(err)
+			return s.explain(err, need)
 		}
-		own := &c.blocks[i]
-		own.filled = n % c.o.BlockTokens
-		c.copies = append(c.copies, Copy{Place{false, b.slot}, Place{false, own.slot}})
+		old, own := &c.blocks[s.blocks[last]], &c.blocks[i]
+		c.copies = append(c.copies, Copy{Place{false, old.slot}, Place{false, own.slot}})
 		c.stats.Copied++
 		c.drop(s.blocks[last])
 		s.blocks[last], s.table[last] = i, own.slot
 	}
-	c.blocks[s.blocks[last]].filled++
-	s.tokens = append(s.tokens, token)
+	if err := s.grow(n, n+len(tokens)); err != nil {
+		return s.explain(err, need)
+	}
+	s.tokens = append(s.tokens, tokens...)
 	return nil
 }
 
@@ -137,8 +160,6 @@ func (s *Sequence) Append(token int32) error {
 // are full of such tokens can be found by other sequences from now on.
 func (s *Sequence) Computed(n int) error {
 	c := s.c
-	c.mu.Lock()
-	defer c.mu.Unlock()
 	switch {
 	case s.closed:
 		return fmt.Errorf("kvcache: %w: the sequence", ErrClosed)
@@ -146,15 +167,14 @@ func (s *Sequence) Computed(n int) error {
 		return fmt.Errorf("kvcache: %w: %d tokens are computed, of %d, and were %d before", ErrArgument, n, len(s.tokens), s.done)
 	}
 	s.done = n
-	for k := len(s.chain); (k+1)*c.o.BlockTokens <= n; k++ {
-		s.show(k)
+	for k := len(s.chain); (k+1)*c.o.BlockTokens <= n && s.resets == c.resets && s.show(k); k++ {
 	}
 	s.pass()
 	return nil
 }
 
-// show lets others find a block.
-func (s *Sequence) show(k int) {
+// show lets others find a block, and reports whether they can.
+func (s *Sequence) show(k int) bool {
 	c := s.c
 	i := s.blocks[k]
 	b, tokens := &c.blocks[i], s.tokens[k*c.o.BlockTokens:][:c.o.BlockTokens]
@@ -176,23 +196,24 @@ func (s *Sequence) show(k int) {
 		}
 	case slices.Equal(c.tokensOf(at), tokens): // somebody else has computed the same
 		other := &c.blocks[at]
-		s.chain = append(s.chain, other.id)
 		if other.slot < 0 {
-			if b.refs > 1 {
-				return
+			if b.refs > 1 { // later, when no fork has it
+				return false
 			}
 			c.take(at)
 			c.land(other, b.slot)
 			b.tenant.have--
+			c.use(b.tenant, -1)
 			b.slot = none
 		} else {
 			c.take(at)
 		}
-		s.blocks[k], s.table[k] = at, other.slot
+		s.blocks[k], s.table[k], s.chain = at, other.slot, append(s.chain, other.id)
 		c.drop(i)
-		return
+		return true
 	}
 	s.chain = append(s.chain, b.id)
+	return true
 }
 
 // pass lets go of blocks that the window has passed.
@@ -202,7 +223,7 @@ func (s *Sequence) pass() {
 		return
 	}
 	s.passed = max(s.passed, (o.Sinks+o.BlockTokens-1)/o.BlockTokens)
-	for ; (s.passed+1)*o.BlockTokens <= s.done-o.Window; s.passed++ {
+	for ; (s.passed+1)*o.BlockTokens <= s.done-o.Window && s.passed < len(s.blocks); s.passed++ {
 		if i := s.blocks[s.passed]; i >= 0 {
 			s.c.drop(i)
 			s.blocks[s.passed], s.table[s.passed] = none, none
@@ -214,8 +235,6 @@ func (s *Sequence) pass() {
 // It fails with [ErrArgument] where the window has passed what would be in it again.
 func (s *Sequence) Truncate(n int) error {
 	c := s.c
-	c.mu.Lock()
-	defer c.mu.Unlock()
 	size := c.o.BlockTokens
 	blocks := (n + size - 1) / size
 	switch {
@@ -247,8 +266,6 @@ func (s *Sequence) Truncate(n int) error {
 // too.
 func (s *Sequence) Fork() (*Sequence, error) {
 	c := s.c
-	c.mu.Lock()
-	defer c.mu.Unlock()
 	if s.closed {
 		return nil, fmt.Errorf("kvcache: %w: the sequence", ErrClosed)
 	}
@@ -260,22 +277,16 @@ func (s *Sequence) Fork() (*Sequence, error) {
 	s.tenant.live++
 	return &Sequence{
 		c: c, tenant: s.tenant, tokens: slices.Clone(s.tokens), blocks: slices.Clone(s.blocks), table: slices.Clone(s.table), chain: slices.Clone(s.chain),
-		cached: s.cached, done: s.done, passed: s.passed,
+		cached: s.cached, done: s.done, passed: s.passed, resets: s.resets,
 	}, nil
 }
 
-// Close lets go of the blocks. Those that can be found stay until somebody needs their room.
-// A second Close does nothing.
+// Close lets go of the blocks, the last first: it is worth least. Those that can be found stay
+// until their room is needed. A second Close does nothing.
 func (s *Sequence) Close() {
-	s.c.mu.Lock()
-	defer s.c.mu.Unlock()
-	if !s.closed {
-		s.leave()
+	if s.closed {
+		return
 	}
-}
-
-// leave lets go of all blocks, the last first: it is worth least.
-func (s *Sequence) leave() {
 	s.closed = true
 	for k := len(s.blocks) - 1; k >= 0; k-- {
 		if s.blocks[k] >= 0 {
@@ -283,5 +294,5 @@ func (s *Sequence) leave() {
 		}
 	}
 	s.blocks, s.table = nil, nil
-	s.c.part(s.tenant)
+	s.c.less(s.tenant)
 }

@@ -35,10 +35,8 @@ func (s Stats) Hits() float64 {
 	return float64(s.HitTokens) / float64(s.AskedTokens)
 }
 
-// Stats counts.
+// Stats counts. It looks at all blocks; [Cache.Free] does not.
 func (c *Cache) Stats() Stats {
-	c.mu.Lock()
-	defer c.mu.Unlock()
 	s := c.stats
 	s.Blocks, s.HostBlocks = c.o.Blocks, c.o.HostBlocks
 	for i := range c.blocks {

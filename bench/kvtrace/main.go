@@ -58,7 +58,12 @@ func run(w io.Writer, paths []string) error {
 	return t.Write(w)
 }
 
-func percent(x float64) string { return fmt.Sprintf("%.1f %%", 100*x) }
+func percent(x float64) string {
+	if math.IsNaN(x) {
+		return "–"
+	}
+	return fmt.Sprintf("%.1f %%", 100*x)
+}
 
 // read reads the blocks of all requests.
 func read(path string) (requests [][]int32, err error) {
@@ -75,6 +80,9 @@ func read(path string) (requests [][]int32, err error) {
 		}
 		if err := json.Unmarshal(lines.Bytes(), &r); err != nil {
 			return nil, fmt.Errorf("%s:%d: %w", path, n, err)
+		}
+		if r.Blocks == nil {
+			return nil, fmt.Errorf("%s:%d: a request without hash_ids", path, n)
 		}
 		requests = append(requests, r.Blocks)
 	}
@@ -111,7 +119,7 @@ func replay(requests [][]int32, device, host int) (kvcache.Stats, error) {
 			return kvcache.Stats{}, err
 		}
 		s.Close()
-		c.Copies(nil)
+		c.TakeCopies(nil)
 	}
 	return c.Stats(), nil
 }

@@ -55,7 +55,7 @@ func TestRefused(t *testing.T) {
 		t.Error(err)
 	}
 	dir := t.TempDir()
-	for name, text := range map[string]string{"none": "", "broken": "{}\n{"} {
+	for name, text := range map[string]string{"none": "", "broken": "{\"hash_ids\": [1]}\n{", "another": "{}"} {
 		path := filepath.Join(dir, name)
 		testkit.OK(t, os.WriteFile(path, []byte(text), 0o600))
 		if err := run(&bytes.Buffer{}, []string{path}); err == nil || !strings.Contains(err.Error(), path) {
