@@ -1,6 +1,7 @@
 package mpi
 
 import (
+	"bytes"
 	_ "embed"
 	"os/exec"
 	"path/filepath"
@@ -55,10 +56,15 @@ func TestABI(t *testing.T) {
 				return
 			}
 			file := filepath.Join(t.TempDir(), "abi")
-			if out, err := exec.Command(c.wrapper, "-o", file, "testdata/abi/abi.c").CombinedOutput(); err != nil {
+			out, err := exec.Command(c.wrapper, "-o", file, "testdata/abi/abi.c").CombinedOutput()
+			if bytes.Contains(out, []byte("mpi.h: No such file")) {
+				t.Logf("not compared with the header, which is not installed")
+				return
+			}
+			if err != nil {
 				t.Fatalf("%v\n%s", err, out)
 			}
-			out, err := exec.Command(file).Output()
+			out, err = exec.Command(file).Output()
 			testkit.OK(t, err)
 			testkit.ABI(t, out, c.bound)
 		})
