@@ -13,10 +13,10 @@ import (
 // it, such as what others have yet to send.
 //
 // It keeps it in drawers, and gives of what is free there what lies first. Each micro-batch
-// that is under way in a stage has a drawer, and what comes from other ranks one of the stage.
-// So a pass has its tensors where it had them with another micro-batch, whatever the order in
-// which those were let go, and what was recorded then can be launched again. What a drawer
-// keeps is what was in use at once of it, by size.
+// that is under way in a stage has a drawer, and what comes to the stage has others. So a pass
+// has its tensors where it had them with another micro-batch, whatever the order in which
+// those were let go, and what was recorded then can be launched again. What a drawer keeps is
+// what was in use at once of it, by size.
 type recycler struct {
 	dev device.Device
 
