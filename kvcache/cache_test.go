@@ -89,6 +89,9 @@ func (m *memory) sound(t *testing.T, open []*Sequence) {
 	t.Helper()
 	refs, slots, hosts, have := map[int32]int{}, map[int32]bool{}, map[int32]bool{}, map[*tenant]int{}
 	for _, s := range open {
+		if n := (len(s.tokens) + m.o.BlockTokens - 1) / m.o.BlockTokens; len(s.blocks) != n || len(s.table) != n {
+			t.Fatalf("%d tokens have %d blocks", len(s.tokens), len(s.blocks))
+		}
 		for k, i := range s.blocks {
 			if i >= 0 {
 				refs[i]++

@@ -237,6 +237,23 @@ func TestOpenFull(t *testing.T) {
 	m.sound(t, []*Sequence{s})
 }
 
+// Where fewer blocks can be had than were counted, as with forks, an Append that fails midway
+// leaves the sequence as it was.
+func TestAppendMidway(t *testing.T) {
+	m := newMemory(t, Options{BlockTokens: 2, Blocks: 4})
+	s := testkit.Must(m.Open("a", count(0, 3)))(t)
+	m.use(s.tenant, -1)
+	testkit.WantError(t, "3 blocks of 2", s.Append(count(3, 6)...), ErrFull)
+	m.use(s.tenant, 1)
+	m.sound(t, []*Sequence{s})
+	testkit.OK(t, s.Append(count(3, 5)...))
+	m.compute(t, s)
+	m.check(t, s)
+	m.sound(t, []*Sequence{s})
+	s.Close()
+	m.sound(t, nil)
+}
+
 // What a window has passed is not needed to begin with what is cached.
 func TestOpenWindow(t *testing.T) {
 	m := newMemory(t, Options{BlockTokens: 4, Blocks: 12, HostBlocks: 20, Window: 8, Sinks: 2})

@@ -91,12 +91,13 @@ func (s *Sequence) explain(err error, need int) error {
 		err, len(s.tokens), need, s.c.o.BlockTokens, s.c.o.Blocks, s.c.used, s.tenant.most, s.tenant.used)
 }
 
-// grow makes room for tokens from one on up to n.
+// grow makes room for tokens from one on up to n, or none.
 func (s *Sequence) grow(from, n int) error {
-	size := s.c.o.BlockTokens
-	for at := len(s.blocks) * size; at < n; at += size {
+	size, before := s.c.o.BlockTokens, len(s.blocks)
+	for at := before * size; at < n; at += size {
 		i, err := s.c.newBlock(s.tenant, at)
 		if err != nil {
+			s.cut(before)
 			return err
 		}
 		s.blocks, s.table = append(s.blocks, i), append(s.table, s.c.blocks[i].slot)
@@ -105,6 +106,16 @@ func (s *Sequence) grow(from, n int) error {
 		s.c.blocks[s.blocks[k]].filled = min(n-k*size, size)
 	}
 	return nil
+}
+
+// cut lets go of all blocks but the first, the last first: it is worth least.
+func (s *Sequence) cut(blocks int) {
+	for k := len(s.blocks) - 1; k >= blocks; k-- {
+		if s.blocks[k] >= 0 {
+			s.c.drop(s.blocks[k])
+		}
+	}
+	s.blocks, s.table = s.blocks[:blocks], s.table[:blocks]
 }
 
 // Len is how many tokens there are.
@@ -245,12 +256,8 @@ func (s *Sequence) Truncate(n int) error {
 	case c.o.Window > 0 && slices.Contains(s.blocks[max(n-c.o.Window, 0)/size:blocks], none):
 		return fmt.Errorf("kvcache: %w: %d of %d tokens: the window of %d has passed some of the last ones", ErrArgument, n, len(s.tokens), c.o.Window)
 	}
-	for k := len(s.blocks) - 1; k >= blocks; k-- {
-		if s.blocks[k] >= 0 {
-			c.drop(s.blocks[k])
-		}
-	}
-	s.tokens, s.blocks, s.table = s.tokens[:n], s.blocks[:blocks], s.table[:blocks]
+	s.cut(blocks)
+	s.tokens = s.tokens[:n]
 	s.chain = s.chain[:min(len(s.chain), n/size)]
 	s.done, s.cached = min(s.done, n), min(s.cached, n)
 	s.passed = min(s.passed, blocks)
@@ -281,18 +288,13 @@ func (s *Sequence) Fork() (*Sequence, error) {
 	}, nil
 }
 
-// Close lets go of the blocks, the last first: it is worth least. Those that can be found stay
-// until their room is needed. A second Close does nothing.
+// Close lets go of the blocks. Those that can be found stay until their room is needed. A
+// second Close does nothing.
 func (s *Sequence) Close() {
 	if s.closed {
 		return
 	}
 	s.closed = true
-	for k := len(s.blocks) - 1; k >= 0; k-- {
-		if s.blocks[k] >= 0 {
-			s.c.drop(s.blocks[k])
-		}
-	}
-	s.blocks, s.table = nil, nil
+	s.cut(0)
 	s.c.less(s.tenant)
 }

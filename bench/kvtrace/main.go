@@ -8,7 +8,7 @@
 // Mooncake and Qwen publish them (Qin et al., Mooncake: Trading More Storage for Less
 // Computation, 2025): equal ids are equal content behind equal content. Requests run one
 // after the other. A block's last use is not known to the cache; the bound has a future to look
-// into (Belady, A Study of Replacement Algorithms for Virtual Storage Computers, 1966).
+// into (Belady, A Study of Replacement Algorithms for a Virtual-Storage Computer, 1966).
 package main
 
 import (

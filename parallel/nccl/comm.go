@@ -346,6 +346,8 @@ func (c *comm) newPart(root uintptr) (*comm, error) {
 	part.rootMu.Lock()
 	part.root = root
 	part.rootMu.Unlock()
+	// A Close, too, as long as the part's ranks are waited for.
+	defer context.AfterFunc(c.life, func() { part.fail(context.Cause(c.life)) })()
 	part.parted = context.AfterFunc(c.life, func() {
 		if cause := context.Cause(c.life); cause != parallel.ErrClosed {
 			part.fail(cause)

@@ -70,6 +70,17 @@ func open(t testing.TB, size int) []parallel.Comm {
 	return comms
 }
 
+// openMost opens as many ranks as can be, several.
+func openMost(t testing.TB) []parallel.Comm {
+	t.Helper()
+	all := sizes(t)
+	most := all[len(all)-1]
+	if most == 1 {
+		t.Skip("one GPU")
+	}
+	return open(t, most)
+}
+
 // each calls fn for all ranks at the same time.
 func each(comms []parallel.Comm, fn func(parallel.Comm) error) error {
 	var all errgroup.Group

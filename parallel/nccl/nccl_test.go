@@ -91,12 +91,7 @@ func testAbort(t *testing.T) {
 
 // A barrier that not all ranks come to ends with its context, though NCCL waits.
 func TestBarrierContext(t *testing.T) {
-	all := sizes(t)
-	most := all[len(all)-1]
-	if most == 1 {
-		t.Skip("one GPU")
-	}
-	comms := open(t, most)
+	comms := openMost(t)
 	testkit.OK(t, each(comms, func(c parallel.Comm) error { return c.Barrier(ctx) }))
 	waiting, cancel := context.WithCancel(ctx)
 	done := make(chan error, 1)
@@ -112,12 +107,7 @@ func TestBarrierContext(t *testing.T) {
 // A rank whose operations wait for another that never comes ends, also where to free what
 // NCCL has waits for all that the GPU has to do.
 func TestAbortOfQueued(t *testing.T) {
-	all := sizes(t)
-	most := all[len(all)-1]
-	if most == 1 {
-		t.Skip("one GPU")
-	}
-	comms := open(t, most)
+	comms := openMost(t)
 	reason := errors.New("rank 0 was seen to fall")
 	testkit.OK(t, withRigs(comms, func(r *rig) error {
 		part := parallel.Part{Recv: r.p, Send: r.p, N: 16}
@@ -139,13 +129,8 @@ func TestAbortOfQueued(t *testing.T) {
 
 // An abort ends the groups that were split off, too, with what they wait for; a Close does not.
 func TestAbortOfParts(t *testing.T) {
-	all := sizes(t)
-	most := all[len(all)-1]
-	if most == 1 {
-		t.Skip("one GPU")
-	}
 	reason := errors.New("rank 0 was seen to fall")
-	comms := open(t, most)
+	comms := openMost(t)
 	testkit.OK(t, withRigs(comms, func(r *rig) error {
 		c, err := r.Split(ctx, 0, r.Rank())
 		if err != nil {
@@ -165,7 +150,7 @@ func TestAbortOfParts(t *testing.T) {
 		}
 		return errors.Join(err, c.Close())
 	}))
-	comms = open(t, most)
+	comms = openMost(t)
 	testkit.OK(t, withRigs(comms, func(r *rig) error {
 		c, err := r.Split(ctx, 0, r.Rank())
 		if err != nil {

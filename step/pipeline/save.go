@@ -69,9 +69,9 @@ func (r *Runner) read(ctx context.Context, ck *sharded.Checkpoint) error {
 		return err
 	}
 	for i, s := range r.l.step.State {
-		data := make([]byte, s.Param.Shape().Bytes())
-		if len(r.slots(i)) == 0 {
-			data = nil // of other ranks
+		var data []byte // nil: other ranks have it
+		if len(r.slots(i)) > 0 {
+			data = make([]byte, s.Param.Shape().Bytes())
 		}
 		if err := saved.Read(ctx, ck, s.Param, 0, data); err != nil {
 			return err
