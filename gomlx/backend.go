@@ -3,6 +3,7 @@ package gomlx
 import (
 	"errors"
 	"fmt"
+	"sync"
 	"sync/atomic"
 
 	"github.com/gomlx/compute"
@@ -56,6 +57,9 @@ type Backend struct {
 	pool      *vram.Pool
 	onPlan    func(*plan.Plan) // not nil: steps are planned, and neither run nor have memory
 	finalized atomic.Bool
+
+	mu    sync.Mutex
+	steps map[*step.Executable]struct{} // that are open; nil when finalized
 }
 
 var _ compute.Backend = (*Backend)(nil)
@@ -85,7 +89,7 @@ func Open(opts Options) (*Backend, error) {
 	if opts.Budget < 0 {
 		return nil, pkgerrors.WithStack(fmt.Errorf("%s: %w: a budget of %d bytes", Name, ErrArgument, opts.Budget))
 	}
-	b := &Backend{opts: opts}
+	b := &Backend{opts: opts, steps: make(map[*step.Executable]struct{})}
 	if err := b.open(); err != nil {
 		return nil, pkgerrors.WithStack(errors.Join(err, b.close()))
 	}
@@ -182,11 +186,21 @@ func (b *Backend) NumDevices() int { return 1 }
 // Builder implements [compute.Backend].
 func (b *Backend) Builder(name string) compute.Builder { return newBuilder(b, name) }
 
-// Finalize implements [compute.Backend]. It waits for what runs, and frees all buffers.
+// Finalize implements [compute.Backend]. It waits for what runs, closes all executables, and
+// frees all buffers.
 func (b *Backend) Finalize() {
-	if !b.finalized.Swap(true) {
-		b.close()
+	if b.finalized.Swap(true) {
+		return
 	}
+	b.mu.Lock()
+	steps := b.steps
+	b.steps = nil
+	b.mu.Unlock()
+	// What other ranks wait for, a communicator's end, waits for the graphs of these.
+	for x := range steps {
+		x.Close()
+	}
+	b.close()
 }
 
 // IsFinalized implements [compute.Backend].

@@ -80,7 +80,13 @@ func TestBadBuffers(t *testing.T) {
 	}
 	live, err := b.BufferFromFlatData(0, []float32{1, 2, 3}, shape)
 	testkit.OK(t, err)
+	x := build(t, b, []int{2}, 1, func(f compute.Function, in []compute.Value) []compute.Value {
+		return []compute.Value{value(t)(f.Neg(in[0]))}
+	})
 	b.Finalize()
+	if _, err := x.(*executable).step.Run(t.Context(), nil, nil); !errors.Is(err, device.ErrClosed) {
+		t.Errorf("an executable of a finalized backend: %v", err)
+	}
 	testkit.WantError(t, "a finalized backend", live.ToFlatData(make([]float32, 3)), ErrFinalized)
 	_, err = b.BufferFromFlatData(0, []float32{1, 2, 3}, shape)
 	testkit.WantError(t, "a finalized backend", err, ErrFinalized)

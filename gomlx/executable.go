@@ -42,9 +42,30 @@ func (b *builder) Compile() (compute.Executable, error) {
 	}
 	e := &executable{backend: b.backend, graph: g, step: x}
 	if x != nil {
-		runtime.AddCleanup(e, func(x *step.Executable) { x.Close() }, x)
+		if !b.backend.adopt(x) {
+			return nil, errors.WithStack(stderrors.Join(fmt.Errorf("%s: %w", Name, ErrFinalized), x.Close()))
+		}
+		runtime.AddCleanup(e, b.backend.drop, x)
 	}
 	return e, nil
+}
+
+// adopt has Finalize close a step, unless it has been called.
+func (b *Backend) adopt(x *step.Executable) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.steps != nil {
+		b.steps[x] = struct{}{}
+	}
+	return b.steps != nil
+}
+
+// drop closes a step that nobody has any more.
+func (b *Backend) drop(x *step.Executable) {
+	b.mu.Lock()
+	delete(b.steps, x)
+	b.mu.Unlock()
+	x.Close()
 }
 
 // compile makes a step of a graph, or none where the backend plans only.

@@ -3,7 +3,9 @@ package cuda
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"runtime"
+	"slices"
 	"sync/atomic"
 	"unsafe"
 
@@ -161,6 +163,15 @@ func (d *Device) Closed() bool {
 
 // Close implements [device.Device].
 func (d *Device) Close() error {
+	// Before all else: who frees what graphs have operations of, such as NCCL, waits for
+	// them to be closed, and has entered the device.
+	d.owned.Lock()
+	graphs := slices.Collect(maps.Keys(d.graphs))
+	d.owned.Unlock()
+	var errs []error
+	for _, g := range graphs {
+		errs = append(errs, g.Close())
+	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.closed {
@@ -171,7 +182,7 @@ func (d *Device) Close() error {
 	defer runtime.UnlockOSThread()
 	// Only this device's streams are waited for: others in the process may
 	// use the same context.
-	errs := []error{d.setCurrent()}
+	errs = append(errs, d.setCurrent())
 	for s := range d.streams {
 		errs = append(errs, s.destroy())
 	}

@@ -2,6 +2,7 @@ package nccl
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -28,10 +29,11 @@ type comm struct {
 	fail context.CancelCauseFunc
 	gone chan struct{} // closed when NCCL's part is no more
 
+	closed atomic.Bool
+
 	mu     sync.Mutex     // held by whoever calls NCCL
 	handle atomic.Uintptr // that operations go to; zero before it is there, and when it is gone
 	state  int32          // that NCCL told last
-	closed bool
 
 	rootMu sync.Mutex // held with mu by whoever calls NCCL for root, which is never for long once life has ended
 	root   uintptr    // that does not block; zero like handle
@@ -86,12 +88,13 @@ func (c *comm) keep() {
 	_ = c.native.WithContext(func() error {
 		if handle := c.handle.Swap(0); handle != 0 {
 			// In a group, NCCL ends what waits at once, and frees what that works with at
-			// the end, when the call that waited has come back.
+			// the end, when the call that waited has come back and the graphs that have
+			// operations of the communicator are closed.
 			api.groupStart.Call()
 			c.abort(handle)
-			c.mu.Lock()
-			api.groupEnd.Call()
+			c.mu.Lock() //lint:ignore SA2001 the call that waited comes back, and no other begins
 			c.mu.Unlock()
+			api.groupEnd.Call()
 		}
 		// To free waits for all that the device has to do, so what operations went to is
 		// ended before.
@@ -139,6 +142,8 @@ func (c *comm) usable() error {
 // patience is how long a call that was aborted waits for NCCL to let go of the stream.
 // NCCL takes longer where graphs have operations of the communicator.
 const patience = time.Second
+
+var errGraphs = errors.New("nccl: close: graphs have operations of the aborted communicator, which is freed when they are closed, or the device")
 
 // call calls NCCL inside of enter for what operations go to. A failure ends the
 // communicator: NCCL makes nothing more of it.
@@ -190,12 +195,19 @@ func (c *comm) alone(fn func() error) error {
 	}
 	c.mu.Unlock()
 	if err != nil && c.life.Err() != nil {
-		select {
-		case <-c.gone:
-		case <-time.After(patience):
-		}
+		c.left()
 	}
 	return err
+}
+
+// left waits for NCCL's part to be gone, but not for ever: it may wait for graphs.
+func (c *comm) left() bool {
+	select {
+	case <-c.gone:
+		return true
+	case <-time.After(patience):
+		return false
+	}
 }
 
 // settle waits until a call that may be in progress is done. The caller holds the lock of
@@ -228,12 +240,10 @@ func (c *comm) Abort(reason error) { c.fail(reason) }
 
 // Close implements [parallel.Comm].
 func (c *comm) Close() error {
-	c.mu.Lock()
-	if c.closed {
-		c.mu.Unlock()
+	if c.closed.Swap(true) {
 		return nil
 	}
-	c.closed = true
+	c.mu.Lock()
 	var err error
 	if c.life.Err() == nil {
 		if err = c.end(); err != nil {
@@ -243,7 +253,9 @@ func (c *comm) Close() error {
 	}
 	c.fail(parallel.ErrClosed)
 	c.mu.Unlock()
-	<-c.gone
+	if !c.left() && err == nil {
+		err = errGraphs
+	}
 	if c.parted != nil {
 		c.parted()
 	}

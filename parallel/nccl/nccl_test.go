@@ -201,6 +201,44 @@ func TestCapture(t *testing.T) {
 	}
 }
 
+// What was aborted is freed when the last graph with an operation of it is closed, by its
+// owner or with the device. Who closes it before waits for nobody.
+func TestAbortOfCaptured(t *testing.T) {
+	for _, what := range []string{"graph", "device"} {
+		t.Run(what, func(t *testing.T) {
+			comms := openMost(t)
+			graphs := make([]device.Graph, len(comms))
+			testkit.OK(t, withRigs(comms, func(r *rig) error {
+				dev, _ := device.As[device.Capturer](r.Device())
+				g, err := dev.Capture(r.s, func() error {
+					return r.AllReduce(r.s, dtype.F32, parallel.Sum, parallel.Part{Recv: r.p, Send: r.p, N: 16})
+				})
+				if err != nil {
+					return err
+				}
+				graphs[r.Rank()] = g
+				return errors.Join(g.Launch(r.s), r.s.Synchronize(), r.Barrier(ctx))
+			}))
+			testkit.OK(t, each(comms, func(c parallel.Comm) error {
+				c.Abort(errors.New("a rank fell"))
+				if err := c.Close(); !errors.Is(err, errGraphs) {
+					return fmt.Errorf("closed with its graphs: %w", err)
+				}
+				return nil
+			}))
+			testkit.OK(t, each(comms, func(c parallel.Comm) error {
+				if what == "graph" {
+					return graphs[c.Rank()].Close()
+				}
+				return c.Device().Close()
+			}))
+			for _, c := range comms {
+				testkit.Receive(t, "the end", c.(*comm).gone)
+			}
+		})
+	}
+}
+
 // Wrong memory and streams are refused before NCCL has them, and do no harm.
 func TestRefused(t *testing.T) {
 	all := sizes(t)

@@ -1417,6 +1417,7 @@ static result destroy_graph(struct graph *g) {
 	unuse(g->last);
 	free(g);
 	graphs--;
+	pthread_cond_broadcast(&changed);
 	return OK;
 }
 

@@ -82,7 +82,7 @@ struct group {
 struct comm {
 	struct comm *next;
 	struct group *group;
-	int rank, blocking, state, polls, dead, busy;
+	int rank, blocking, state, polls, dead, busy, captured;
 	enum { JOIN, LAUNCH, SPLIT, FINALIZE } pending;
 	struct launch {
 		struct comm *comm;
@@ -310,8 +310,10 @@ static void queue_launch(struct comm *c) {
 		queue(s, (struct op){.kind = WAIT, .mark = c->last});
 	}
 	queue(s, (struct op){.kind = COPY, .dst = (void *)run, .src = c->launch, .bytes = A_CALL});
-	if (s->capture)
+	if (s->capture) {
+		c->captured = 1;
 		return;
+	}
 	struct mark *m = calloc(1, sizeof *m);
 	m->uses = 2;
 	m->left = 1;
@@ -504,10 +506,13 @@ int ncclCommDestroy(struct comm *c) {
 }
 
 /* freed is what the memory of a communicator becomes: nobody may be in a call with it. To
- * free waits for all that the device has to do, where the ranks are processes. */
+ * free waits for the graphs that have operations of it (here for all), and for all that the
+ * device has to do, where the ranks are processes. */
 static void freed(struct comm *c) {
 	if (c->busy)
 		abort();
+	while (c->captured && graphs)
+		pthread_cond_wait(&changed, &mutex);
 	drain(NULL, current);
 }
 
