@@ -274,7 +274,7 @@ func (x *Executable) planGraph(o Options) plan.Graph {
 		if n := u.task.together(); n == nil {
 			op.Seconds = seconds(u.task)
 		} else { // ranks do what they do beside the computation
-			op.Once, op.Beside = true, takes(n, o.Ranks.Size(), o.RanksSpeed)
+			op.Once, op.Beside = true, max(takes(n, o.Ranks.Size(), o.RanksSpeed), 1e-9) // some time, if nobody knows how long
 		}
 		g.Ops = append(g.Ops, op)
 		for _, b := range u.in {

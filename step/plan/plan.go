@@ -287,7 +287,10 @@ func (p *problem) plan(c *candidate) (*Plan, error) {
 	if align == 0 {
 		align = 256
 	}
-	layout, err := Place(buffers, align)
+	layout, err := Place(p.held(&c.s, in, buffers), align)
+	if err == nil && p.goesOn && p.Budget > 0 && p.resident+layout.Bytes > p.Budget {
+		layout, err = Place(buffers, align)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -303,6 +306,40 @@ func (p *problem) plan(c *candidate) (*Plan, error) {
 	}
 	plan.Bytes = p.resident + layout.Bytes
 	return plan, nil
+}
+
+// held are the buffers of a schedule, each as long as an operation goes on with it that runs
+// beside others: until what that writes is read, or another goes on behind it. Whoever takes
+// the memory before has to wait.
+func (p *problem) held(s *schedule, in []int, buffers []Buffer) []Buffer {
+	buffers = slices.Clone(buffers)
+	scratch := len(s.lives) // its number among what has a place
+	for i, r := range s.runs {
+		op, until := p.op(r.op), i
+		if op.Beside > 0 {
+			for until < len(s.runs)-1 {
+				until++
+				if next := p.op(s.runs[until].op); next.Beside > 0 || meet(next.Reads, op.Writes) {
+					break
+				}
+			}
+		}
+		for l, x := range s.lives {
+			if x.from <= i && i <= x.to && (slices.Contains(op.Reads, x.value) || slices.Contains(op.Writes, x.value)) {
+				buffers[in[l]].To = max(buffers[in[l]].To, until)
+			}
+		}
+		if op.Scratch > 0 {
+			buffers[in[scratch]].To = until
+			scratch++
+		}
+	}
+	return buffers
+}
+
+// meet reports whether two lists have a value in common.
+func meet(a, b []int) bool {
+	return slices.ContainsFunc(a, func(v int) bool { return slices.Contains(b, v) })
 }
 
 // String sums the plan up.
