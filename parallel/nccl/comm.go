@@ -143,6 +143,9 @@ func (c *comm) usable() error {
 // NCCL takes longer where graphs have operations of the communicator.
 const patience = time.Second
 
+// closePatience is how long Close waits for that. Without such graphs it takes some seconds.
+var closePatience = 10 * time.Second
+
 var errGraphs = errors.New("nccl: close: graphs have operations of the aborted communicator, which is freed when they are closed, or the device")
 
 // call calls NCCL inside of enter for what operations go to. A failure ends the
@@ -195,17 +198,17 @@ func (c *comm) alone(fn func() error) error {
 	}
 	c.mu.Unlock()
 	if err != nil && c.life.Err() != nil {
-		c.left()
+		c.left(patience)
 	}
 	return err
 }
 
 // left waits for NCCL's part to be gone, but not for ever: it may wait for graphs.
-func (c *comm) left() bool {
+func (c *comm) left(most time.Duration) bool {
 	select {
 	case <-c.gone:
 		return true
-	case <-time.After(patience):
+	case <-time.After(most):
 		return false
 	}
 }
@@ -253,7 +256,7 @@ func (c *comm) Close() error {
 	}
 	c.fail(parallel.ErrClosed)
 	c.mu.Unlock()
-	if !c.left() && err == nil {
+	if !c.left(closePatience) && err == nil {
 		err = errGraphs
 	}
 	if c.parted != nil {

@@ -204,6 +204,10 @@ func TestCapture(t *testing.T) {
 // What was aborted is freed when the last graph with an operation of it is closed, by its
 // owner or with the device. Who closes it before waits for nobody.
 func TestAbortOfCaptured(t *testing.T) {
+	if standIns.Used() {
+		defer func(before time.Duration) { closePatience = before }(closePatience)
+		closePatience = 50 * time.Millisecond
+	}
 	for _, what := range []string{"graph", "device"} {
 		t.Run(what, func(t *testing.T) {
 			comms := openMost(t)
