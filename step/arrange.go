@@ -14,6 +14,9 @@ import (
 // that the result can lie in its memory. What ranks do together begins as soon as its
 // operands are there, or where the graph has it if it is to be late, and what reads it
 // comes behind the beginning of the next such: then it is done, or the link is the limit.
+// Where they make results alone, such as new weights of each one's share, it begins behind
+// what runs early. What that alone reads, such as a share of the weights, is made right before
+// it, if all that takes is there from the start.
 func (x *Executable) arrange(at map[graph.Value]int, donate []bool) {
 	readers := make([][]int, len(x.buffers))
 	writer := make([]int, len(x.buffers))
@@ -34,12 +37,18 @@ func (x *Executable) arrange(at map[graph.Value]int, donate []bool) {
 	for i := range behind {
 		behind[i] = i
 	}
-	ready := x.together(at, writer, behind)
+	ready := x.together(at, readers, writer, behind)
+	barred := x.barred(at)
+	floats := make([]bool, len(x.units)) // units that run right before the first that reads what they write
 	for i := range x.units {
 		u := &x.units[i]
 		first := 0
 		for _, v := range u.task.Inputs {
 			first = max(first, due(v, at, writer, ready))
+		}
+		if first == 0 && !barred[u.out[0]] && x.floats(u, readers, writer, floats) {
+			floats[i], ready[i] = true, first
+			continue
 		}
 		if !x.early(u, readers, writer) {
 			behind[i] = max(behind[i], first)
@@ -54,11 +63,16 @@ func (x *Executable) arrange(at map[graph.Value]int, donate []bool) {
 			}
 		}
 		behind[i], ready[i] = first, first
+		for _, b := range u.in {
+			if w := writer[b]; w >= 0 && floats[w] {
+				behind[w] = min(behind[w], first)
+			}
+		}
 	}
 	late := make([]bool, len(x.units))
 	for i := range x.units {
 		u := &x.units[i]
-		if slices.ContainsFunc(u.out, func(b int) bool { return x.buffers[b].out < 0 || len(readers[b]) > 0 }) {
+		if !x.ends(u, readers) {
 			continue
 		}
 		for _, from := range x.givenTo(u, donate) {
@@ -91,10 +105,11 @@ func (x *Executable) arrange(at map[graph.Value]int, donate []bool) {
 
 // together places what ranks do together, and returns behind which unit the results of each
 // unit may be read.
-func (x *Executable) together(at map[graph.Value]int, writer, behind []int) (ready []int) {
+func (x *Executable) together(at map[graph.Value]int, readers [][]int, writer, behind []int) (ready []int) {
 	var all []int
-	for i, u := range x.units {
-		if u.task.together() == nil {
+	for i := range x.units {
+		u := &x.units[i]
+		if u.task.together() == nil || x.ends(u, readers) {
 			continue
 		}
 		if t := u.task.together().Attr.(*graph.Together); t.Pass == 0 {
@@ -113,11 +128,41 @@ func (x *Executable) together(at map[graph.Value]int, writer, behind []int) (rea
 	return ready
 }
 
+// ends reports whether all that a unit writes are results that no unit reads.
+func (x *Executable) ends(u *unit, readers [][]int) bool {
+	return !slices.ContainsFunc(u.out, func(b int) bool { return x.buffers[b].out < 0 || len(readers[b]) > 0 })
+}
+
+// floats reports whether a unit that can run from the start is made for what runs early: it
+// makes what one such unit alone reads, or a single element.
+func (x *Executable) floats(u *unit, readers [][]int, writer []int, floats []bool) bool {
+	if u.task.together() != nil || len(u.out) != 1 || x.buffers[u.out[0]].out >= 0 ||
+		slices.ContainsFunc(u.in, func(b int) bool { return writer[b] >= 0 && floats[writer[b]] }) {
+		return false
+	}
+	list := readers[u.out[0]]
+	return (len(list) == 1 || x.buffers[u.out[0]].value.Shape().Size() == 1) &&
+		slices.ContainsFunc(list, func(r int) bool { return x.early(&x.units[r], readers, writer) })
+}
+
+// barred are the buffers that a barrier has others wait for.
+func (x *Executable) barred(at map[graph.Value]int) map[int]bool {
+	barred := map[int]bool{}
+	for _, n := range x.graph.Nodes() {
+		if n.Op == graph.SchedulingBarrier {
+			for _, v := range n.Inputs {
+				barred[at[v]] = true
+			}
+		}
+	}
+	return barred
+}
+
 // early reports whether a unit takes no memory for longer if it runs earlier: all that it
 // writes are results, or lies where something was that only it reads.
 func (x *Executable) early(u *unit, readers [][]int, writer []int) bool {
 	if u.task.together() != nil {
-		return false
+		return x.ends(u, readers)
 	}
 	for j, b := range u.out {
 		if x.buffers[b].out >= 0 {

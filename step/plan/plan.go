@@ -309,8 +309,8 @@ func (p *problem) plan(c *candidate) (*Plan, error) {
 }
 
 // held are the buffers of a schedule, each as long as an operation goes on with it that runs
-// beside others: until what that writes is read, or another goes on behind it. Whoever takes
-// the memory before has to wait.
+// beside others: until what that writes is read, or another of its name goes on behind it.
+// Whoever takes the memory before has to wait.
 func (p *problem) held(s *schedule, in []int, buffers []Buffer) []Buffer {
 	buffers = slices.Clone(buffers)
 	scratch := len(s.lives) // its number among what has a place
@@ -319,7 +319,7 @@ func (p *problem) held(s *schedule, in []int, buffers []Buffer) []Buffer {
 		if op.Beside > 0 {
 			for until < len(s.runs)-1 {
 				until++
-				if next := p.op(s.runs[until].op); next.Beside > 0 || meet(next.Reads, op.Writes) {
+				if next := p.op(s.runs[until].op); next.Beside > 0 && next.Name == op.Name || meet(next.Reads, op.Writes) {
 					break
 				}
 			}

@@ -370,6 +370,34 @@ func TestBeside(t *testing.T) {
 	}
 }
 
+// Nobody takes the memory with which an operation goes on before the next of its name, as
+// long as the budget has room for that.
+func TestBesideKeepsMemory(t *testing.T) {
+	g := Graph{Values: []Value{{Bytes: 100}, {Bytes: 10}, {Bytes: 100}, {Bytes: 10}, {Bytes: 100}, {Bytes: 1}}}
+	g.Ops = []Op{
+		{Seconds: 1, Writes: []int{0}},
+		{Name: "sum", Once: true, Beside: 1, Reads: []int{0}, Writes: []int{1}},
+		{Name: "gather", Once: true, Beside: 1, Writes: []int{5}},
+		{Seconds: 1, Writes: []int{2}},
+		{Name: "sum", Once: true, Beside: 1, Reads: []int{2}, Writes: []int{3}},
+		{Seconds: 1, Writes: []int{4}},
+		{Seconds: 1, Reads: []int{1, 3, 4}},
+	}
+	for _, budget := range []int64{0, 321, 130} {
+		p, err := Make(g, Options{Budget: budget, Align: 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		at := map[int]int64{}
+		for _, l := range p.Lives {
+			at[l.Value] = l.Offset
+		}
+		if apart := at[0]+100 <= at[2] || at[2]+100 <= at[0]; apart != (budget != 130) {
+			t.Errorf("within %d bytes: at %d and %d of %d", budget, at[0], at[2], p.Bytes)
+		}
+	}
+}
+
 func TestPlansAreRight(t *testing.T) {
 	rng := rand.New(rand.NewPCG(4, 1))
 	fit, not, inPlace, inResident, otherwise, together, waits := 0, 0, 0, 0, 0, 0, 0

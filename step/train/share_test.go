@@ -256,7 +256,7 @@ func stateOf(seed uint64, c parallel.Comm, o train.Options, data []float32, step
 // Sharing takes memory off also where sizes are no multiple of the ranks: new weights lie in
 // the place of the old ones.
 func TestShareOdd(t *testing.T) {
-	const size, weights, elements = 4, 8, 10_003
+	const size, weights, elements = 4, 16, 10_003
 	peak := func(share train.Sharing) (bytes int64) {
 		for _, err := range localtest.Run(t, size, "host:64MiB", func(c parallel.Comm) error {
 			n := &network{g: graph.New("odd"), initial: map[graph.Value][]byte{}}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/pinion-gpu/pinion/dtype"
@@ -44,6 +45,46 @@ func gpt(m *models.Model) (*network, error) {
 	}
 	n.Graph = n.g
 	return n, n.err
+}
+
+// New weights are gathered as soon as each rank has its share of them, while gradients of
+// layers before are still computed.
+func TestGathersBesideGradients(t *testing.T) {
+	m := testkit.Must(models.GPT{Layers: 6, Width: 64, Heads: 2, Vocabulary: 128, Batch: 1, Length: 16, Type: dtype.F32, Optimizer: models.None}.Model())(t)
+	for _, err := range localtest.Run(t, 2, "host:64MiB", func(c parallel.Comm) error {
+		n, err := gpt(m)
+		if err != nil {
+			return err
+		}
+		exec, err := auto.Open(c.Device())
+		if err != nil {
+			return err
+		}
+		defer exec.Close()
+		r, err := train.Open(n.Step, exec, train.Options{Share: train.ShareUpdate, Compile: step.Options{Ranks: c, BucketBytes: 64 << 10}})
+		if err != nil {
+			return err
+		}
+		order := ""
+		micro, _ := r.Executables()
+		for _, task := range micro.Tasks() {
+			switch task.Nodes[0].Op {
+			case graph.ReduceScatter:
+				order += "S"
+			case graph.AllGather:
+				order += "G"
+			case graph.DotGeneral:
+				order += "."
+			}
+		}
+		// One bucket behind the sum of the next, and the last two at the end.
+		if sums := strings.Count(order, "S"); sums < 4 || strings.Count(order[:strings.LastIndex(order, "S")], "G") < sums-2 || !strings.Contains(order, "G.") {
+			t.Errorf("the order is %s", order)
+		}
+		return r.Close()
+	}) {
+		testkit.OK(t, err)
+	}
 }
 
 // A GPT whose weights ranks share learns what one does whose weights are whole on all. What
