@@ -50,6 +50,7 @@ const (
 // placed says what of a value a tensor is.
 type placed struct {
 	Shape []int64 `json:"shape"`
+	Row   int64   `json:"row,omitempty"`
 	From  int64   `json:"from"`
 }
 
@@ -63,6 +64,18 @@ func elements(shape []int64) (n int64, ok bool) {
 		n *= d
 	}
 	return n, true
+}
+
+// rows is how many rows of so many elements a value of whole elements has, and how many these
+// are: all, if row is 0. False if they are no rows.
+func rows(whole, row int64) (n, each int64, ok bool) {
+	switch {
+	case row < 0 || row > 0 && whole%row != 0:
+		return 0, 0, false
+	case row == 0 || whole == 0:
+		return 1, whole, true
+	}
+	return whole / row, row, true
 }
 
 // prefix of the names of files that ranks write.

@@ -2,7 +2,6 @@ package sharded
 
 import (
 	"cmp"
-	"context"
 	"errors"
 	"fmt"
 	"path/filepath"
@@ -29,9 +28,11 @@ type Checkpoint struct {
 // value is a value by its pieces, in order.
 type value struct {
 	Value
+	row    int64 // as in Piece
 	pieces []piece
 }
 
+// piece is n elements of each row.
 type piece struct {
 	from, n int64
 	tensor  safetensors.Tensor
@@ -101,14 +102,19 @@ func (ck *Checkpoint) add(f *safetensors.File, t safetensors.Tensor, of map[stri
 	}
 	v := ck.values[t.Name]
 	if v == nil {
-		v = &value{Value: Value{Name: t.Name, Type: t.DType, Shape: p.Shape}}
+		v = &value{Value: Value{Name: t.Name, Type: t.DType, Shape: p.Shape}, row: p.Row}
 		ck.values[t.Name] = v
 		ck.names = append(ck.names, t.Name)
 	}
-	if v.Type != t.DType || !slices.Equal(v.Shape, p.Shape) {
-		return fmt.Errorf("%w: %.80q is %s of shape %d in %s, and %s of shape %d in a file before", ErrDamaged, t.Name, t.DType, p.Shape, f.Path(), v.Type, v.Shape)
+	if v.Type != t.DType || !slices.Equal(v.Shape, p.Shape) || v.row != p.Row {
+		return fmt.Errorf("%w: %.80q is %s of shape %d in rows of %d in %s, and %s of shape %d in rows of %d in a file before", ErrDamaged, t.Name, t.DType, p.Shape, p.Row, f.Path(), v.Type, v.Shape, v.row)
 	}
-	v.pieces = append(v.pieces, piece{p.From, t.Elements(), t})
+	whole, ok := elements(p.Shape)
+	n, _, fit := rows(whole, p.Row)
+	if !ok || !fit || t.Elements()%n != 0 {
+		return fmt.Errorf("%w: %.80q: %d elements in %s of shape %d in rows of %d", ErrDamaged, t.Name, t.Elements(), f.Path(), p.Shape, p.Row)
+	}
+	v.pieces = append(v.pieces, piece{p.From, t.Elements() / n, t})
 	return nil
 }
 
@@ -122,8 +128,9 @@ func (v *value) check() error {
 		}
 		next += p.n
 	}
-	if whole, ok := elements(v.Shape); !ok || next != whole {
-		return fmt.Errorf("%w: %.80q: pieces have %d elements, and the shape is %d", ErrDamaged, v.Name, next, v.Shape)
+	whole, _ := elements(v.Shape)
+	if _, each, _ := rows(whole, v.row); next != each {
+		return fmt.Errorf("%w: %.80q: pieces have %d elements of rows of %d, and the shape is %d", ErrDamaged, v.Name, next, each, v.Shape)
 	}
 	return nil
 }
@@ -142,35 +149,6 @@ func (ck *Checkpoint) Find(name string) (Value, bool) {
 		return v.Value, true
 	}
 	return Value{}, false
-}
-
-// Read reads the elements of a value from one on, as many as data holds.
-func (ck *Checkpoint) Read(ctx context.Context, name string, from int64, data []byte) error {
-	v := ck.values[name]
-	if v == nil {
-		return fmt.Errorf("sharded: %s: %w: it has no %.80q", ck.folder, ErrArgument, name)
-	}
-	size := v.Type.Bits() / 8
-	whole, _ := elements(v.Shape)
-	n := int64(len(data)) / size
-	to := from + n
-	if int64(len(data))%size != 0 || from < 0 || from > whole-n {
-		return fmt.Errorf("sharded: %s: %w: %d bytes from element %d on of %.80q, which has %d of %d bytes", ck.folder, ErrArgument, len(data), from, name, whole, size)
-	}
-	var parts []safetensors.Into
-	for _, p := range v.pieces {
-		a, b := max(from, p.from), min(to, p.from+p.n)
-		if a >= b {
-			continue
-		}
-		t := p.tensor
-		t.Shape, t.Offset, t.Bytes = []int64{b - a}, t.Offset+(a-p.from)*size, (b-a)*size
-		parts = append(parts, safetensors.Into{Tensor: t, Memory: data[(a-from)*size : (b-from)*size]})
-	}
-	if err := safetensors.Read(ctx, parts...); err != nil {
-		return fmt.Errorf("sharded: %s: %.80q: %w", ck.folder, name, err)
-	}
-	return nil
 }
 
 // Close closes the files. A second Close does nothing.

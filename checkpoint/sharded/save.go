@@ -27,8 +27,29 @@ type Piece struct {
 	// From and N are the elements that this is of the value, counted row by row.
 	From, N int64
 
-	// Read reads them.
+	// Row is for a value that is cut along another axis than the first: it is cut into rows
+	// of so many elements, the same for all its pieces, and From and N are elements of each.
+	// Of a matrix of 100 x 64 whose columns two ranks halve, Row is 64, From 0 or 32, and N
+	// is 32. Default: all elements are one row.
+	Row int64
+
+	// Read reads them, row by row.
 	Read func(data []byte) error
+}
+
+// rows is how many rows the value has; false if the piece is none of it.
+func (p *Piece) rows() (n int64, ok bool) {
+	whole, ok := elements(p.Shape)
+	n, each, fit := rows(whole, p.Row)
+	return n, ok && fit && p.From >= 0 && p.N >= 0 && p.From <= each-p.N
+}
+
+func (p *Piece) wrong() error {
+	of := ""
+	if p.Row != 0 {
+		of = fmt.Sprintf(" of each %d", p.Row)
+	}
+	return fmt.Errorf("%w: %.80q: elements %d to %d%s of shape %d", ErrArgument, p.Name, p.From, p.From+p.N, of, p.Shape)
 }
 
 // SaveOptions tune [Save].
@@ -123,26 +144,28 @@ func (s *saving) write(ctx context.Context, pieces []Piece, o SaveOptions) (err 
 	seen := map[string]bool{}
 	of, list, at := map[string]placed{}, []safetensors.Tensor{}, map[string]Piece{}
 	for _, p := range pieces {
-		whole, ok := elements(p.Shape)
+		n, ok := p.rows()
 		bits := p.Type.Bits()
 		switch {
-		case !ok || p.From < 0 || p.N < 0 || p.From > whole-p.N:
-			return fmt.Errorf("%w: %.80q: elements %d to %d of shape %d", ErrArgument, p.Name, p.From, p.From+p.N, p.Shape)
+		case !ok:
+			return p.wrong()
 		case bits == 0 || bits%8 != 0:
 			return fmt.Errorf("%w: %.80q: type %.20q", ErrArgument, p.Name, p.Type)
 		case seen[p.Name]:
 			return fmt.Errorf("%w: %.80q stands twice", ErrArgument, p.Name)
 		case p.Read == nil:
 			return fmt.Errorf("%w: %.80q: Piece.Read is nil", ErrArgument, p.Name)
-		case p.N == 0 && whole > 0:
+		case p.N == 0 && !slices.Contains(p.Shape, 0):
 			continue
 		}
-		shape := []int64{p.N}
-		if p.N == whole {
+		shape := []int64{n * p.N}
+		if whole, _ := elements(p.Shape); n*p.N == whole {
 			shape = p.Shape
+		} else if n > 1 {
+			shape = []int64{n, p.N}
 		}
 		seen[p.Name] = true
-		of[p.Name], at[p.Name] = placed{p.Shape, p.From}, p
+		of[p.Name], at[p.Name] = placed{p.Shape, p.Row, p.From}, p
 		list = append(list, safetensors.Tensor{Name: p.Name, DType: p.Type, Shape: shape})
 	}
 	said, err := json.Marshal(of)

@@ -2,6 +2,7 @@ package sharded_test
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -65,12 +66,39 @@ func (s state) pieces(seed uint64, rank, size int) (list []sharded.Piece) {
 			}
 			continue
 		}
+		if row := randomRow(v.Shape, rng); row > 0 { // columns
+			each := (row + int64(size) - 1) / int64(size)
+			from := min(int64(rank)*each, row)
+			to := min(from+each, row)
+			list = append(list, sharded.Piece{Name: name, Type: v.Type, Shape: v.Shape, From: from, N: to - from, Row: row, Read: reader(columns(v.data, row*width, from*width, to*width))})
+			continue
+		}
 		each := (n + int64(size) - 1) / int64(size)
 		from := min(int64(rank)*each, n)
 		to := min(from+each, n)
 		list = append(list, sharded.Piece{Name: name, Type: v.Type, Shape: v.Shape, From: from, N: to - from, Read: reader(v.data[from*width : to*width])})
 	}
 	return list
+}
+
+// randomRow is how many elements the axes behind a random one have; 0 for all of them.
+func randomRow(shape []int64, rng *rand.Rand) int64 {
+	row := int64(1)
+	for _, d := range shape[rng.IntN(len(shape)+1):] {
+		row *= d
+	}
+	if rng.IntN(2) == 0 {
+		return 0
+	}
+	return row
+}
+
+// columns are bytes from one to another of each row.
+func columns(data []byte, row, from, to int64) (part []byte) {
+	for ; len(data) > 0; data = data[row:] {
+		part = append(part, data[from:to]...)
+	}
+	return part
 }
 
 func reader(data []byte) func([]byte) error {
@@ -110,6 +138,21 @@ func (s state) check(folder string, rng *rand.Rand) error {
 				return fmt.Errorf("%s: elements %d to %d are others", got.Name, from, to)
 			}
 		}
+		if len(want.data) == 0 {
+			continue
+		}
+		p := sharded.Piece{Name: got.Name, Type: got.Type, Shape: got.Shape, Row: randomRow(got.Shape, rng)}
+		row := cmp.Or(p.Row, int64(len(want.data)/width))
+		p.From = rng.Int64N(row + 1)
+		p.N = rng.Int64N(row - p.From + 1)
+		part := columns(want.data, row*int64(width), p.From*int64(width), (p.From+p.N)*int64(width))
+		data := make([]byte, len(part))
+		if err := ck.ReadPiece(context.Background(), p, data); err != nil {
+			return err
+		}
+		if !bytes.Equal(data, part) {
+			return fmt.Errorf("%+v is another", p)
+		}
 	}
 	return nil
 }
@@ -119,7 +162,8 @@ func (s state) check(folder string, rng *rand.Rand) error {
 func TestRandom(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	folder := filepath.Join(t.TempDir(), "a", "b")
-	for range 20 {
+	defer sharded.SetAtOnce(16)()
+	for range 60 {
 		s, size, seed := randomState(rng), 1+rng.IntN(5), rng.Uint64()
 		meta := map[string]string{"step": fmt.Sprint(seed)}
 		for _, err := range localtest.Run(t, size, "host:4MiB", func(c parallel.Comm) error {
@@ -271,6 +315,15 @@ func TestRead(t *testing.T) {
 		{"w", 0, 5, "5 bytes"},
 	} {
 		testkit.WantError(t, c.name, ck.Read(t.Context(), c.name, c.from, make([]byte, c.bytes)), sharded.ErrArgument, c.want)
+	}
+	for what, p := range map[string]sharded.Piece{
+		"no rows":        {Name: "w", Type: safetensors.F32, Shape: []int64{2, 3}, N: 2, Row: 4},
+		"a row too long": {Name: "w", Type: safetensors.F32, Shape: []int64{2, 3}, From: 2, N: 2, Row: 3},
+		"another shape":  {Name: "w", Type: safetensors.F32, Shape: []int64{3, 2}, N: 2},
+		"another type":   {Name: "w", Type: safetensors.F16, Shape: []int64{2, 3}, N: 4},
+		"another size":   {Name: "w", Type: safetensors.F32, Shape: []int64{2, 3}, N: 2, Row: 3},
+	} {
+		testkit.WantError(t, what, ck.ReadPiece(t.Context(), p, make([]byte, 8)), sharded.ErrArgument, `"w"`)
 	}
 }
 

@@ -92,8 +92,7 @@ func (c *comm) keep() {
 			// operations of the communicator are closed.
 			api.groupStart.Call()
 			c.abort(handle)
-			c.mu.Lock() //lint:ignore SA2001 the call that waited comes back, and no other begins
-			c.mu.Unlock()
+			c.comeBack()
 			api.groupEnd.Call()
 		}
 		// To free waits for all that the device has to do, so what operations went to is
@@ -105,6 +104,12 @@ func (c *comm) keep() {
 		c.rootMu.Unlock()
 		return nil
 	})
+}
+
+// comeBack waits until the call that is in progress has come back. No other begins.
+func (c *comm) comeBack() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 }
 
 // abort ends one of NCCL's communicators, or none. The context is current.

@@ -28,7 +28,7 @@ func (r *Runner) pieces() (list []sharded.Piece, err error) {
 			return nil, r.missing(i)
 		}
 		if r.l.keeper(i) == r.rank {
-			p := saved.Piece(s.Param)
+			p := saved.Piece(s.Param, s.Param.Shape())
 			p.Read = r.state[r.slots(i)[0]].Read
 			list = append(list, p)
 		}
@@ -69,11 +69,14 @@ func (r *Runner) read(ctx context.Context, ck *sharded.Checkpoint) error {
 		return err
 	}
 	for i, s := range r.l.step.State {
-		var data []byte // nil: other ranks have it
+		p := saved.Piece(s.Param, s.Param.Shape())
+		var data []byte
 		if len(r.slots(i)) > 0 {
 			data = make([]byte, s.Param.Shape().Bytes())
+		} else {
+			p.N = 0 // other ranks have it
 		}
-		if err := saved.Read(ctx, ck, s.Param, 0, data); err != nil {
+		if err := saved.Read(ctx, ck, p, data); err != nil {
 			return err
 		}
 		if err := r.write(i, data); err != nil {

@@ -51,6 +51,7 @@ func (w *writer) finish() (*Partitioned, error) {
 	for i, st := range s.State {
 		x, axis := param(st.Param)
 		out.State[i].Param, out.State[i].Next = x, now[out.State[i].Next]
+		out.State[i].Part = &train.Part{Whole: st.Param.Shape(), Axis: axis}
 		p.State = append(p.State, axis)
 		p.Report.WholeState += st.Param.Shape().Bytes()
 		p.Report.RankState += x.Shape().Bytes()

@@ -21,8 +21,8 @@ type Split struct {
 // Partitioned is a step as one rank of several runs it.
 type Partitioned struct {
 	// Step has what the given step has, in the same order. [train.Open] runs it, with
-	// Options.Compile.Ranks of as many ranks. Its Runner has no checkpoints: Cut and Join are
-	// for those of the whole. All
+	// Options.Compile.Ranks of as many ranks. The checkpoints of its Runner are those of the
+	// given step: any number of ranks goes on with them, however they split it. All
 	// ranks give batches of the same samples, each its part of those that are split. Loss is
 	// the same on all ranks. Gradients are what the update is made of, as they come: whole,
 	// the rank's part, or a summand.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"math"
+	"slices"
 	"testing"
 
 	"github.com/pinion-gpu/pinion/step/graph"
@@ -140,6 +141,14 @@ func TestRefuses(t *testing.T) {
 		"a parameter too few": func(s *train.Step, _ *train.Options) { s.Batch = s.Batch[:1] },
 		"a parameter twice":   func(s *train.Step, _ *train.Options) { s.Batch = append(s.Batch[:2:2], s.Batch[0]) },
 		"no parameter":        func(s *train.Step, _ *train.Options) { s.Batch = append(s.Batch[:2:2], s.Loss) },
+		"a part of a step that is whole": func(s *train.Step, _ *train.Options) {
+			s.State = slices.Clone(s.State)
+			s.State[0].Part = &train.Part{Whole: s.State[0].Param.Shape()}
+		},
+		"a part of another size": func(s *train.Step, _ *train.Options) {
+			s.SplitOver, s.State = 2, slices.Clone(s.State)
+			s.State[0].Part = &train.Part{Whole: s.State[0].Param.Shape(), Axis: 1}
+		},
 		"another shape": func(s *train.Step, _ *train.Options) {
 			s.State = append(s.State[1:len(s.State):len(s.State)], train.State{Param: s.State[0].Param, Next: s.State[1].Next})
 		},

@@ -14,8 +14,9 @@ import (
 // meta beside: see [sharded.Save]. Each rank writes its shares, and of what all have the
 // same, a part; of what is a rank's own ([State].Each), the first rank's is kept. The
 // parameters of the state need names, each its own. All ranks call it, and fail together; a
-// rank that never comes is waited for until the communicator is aborted. A step that ranks
-// split (package spmd) is refused: what each has goes by the same name.
+// rank that never comes is waited for until the communicator is aborted. Of what ranks split
+// ([State].Part), the checkpoint has the whole. A step that ranks split otherwise is refused:
+// what each has goes by the same name.
 func (r *Runner) Save(ctx context.Context, folder string, meta map[string]string) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -27,22 +28,18 @@ func (r *Runner) pieces() (list []sharded.Piece, err error) {
 	if err := r.named(); err != nil {
 		return nil, err
 	}
-	rank, size := 0, 1
-	if c := r.o.Compile.Ranks; c != nil {
-		rank, size = c.Rank(), c.Size()
-	}
+	rank, size := r.ranks()
 	written := make([]int64, size) // by each rank
 	for i, s := range r.s.State {
-		shape, own := s.Param.Shape(), r.state[i]
-		p := saved.Piece(s.Param)
+		own := r.state[i]
+		p := r.piece(i)
 		by := 0
-		switch share := r.shares[i]; {
-		case share != nil:
-			p.From, p.N = share.from(rank)
+		switch {
+		case r.shares[i] != nil || s.Part != nil && s.Part.Axis >= 0:
 			by = rank
 		case !s.Each:
 			by = slices.Index(written, slices.Min(written))
-			written[by] += shape.Bytes()
+			written[by] += s.Param.Shape().Bytes()
 		}
 		p.Read = func(data []byte) error {
 			if own == nil {
@@ -63,12 +60,38 @@ func (r *Runner) pieces() (list []sharded.Piece, err error) {
 	return list, nil
 }
 
+// ranks are this rank, and how many there are.
+func (r *Runner) ranks() (rank, size int) {
+	if c := r.o.Compile.Ranks; c != nil {
+		return c.Rank(), c.Size()
+	}
+	return 0, 1
+}
+
+// piece is what this rank has of a part of the state, but for what reads it.
+func (r *Runner) piece(i int) sharded.Piece {
+	s := &r.s.State[i]
+	rank, size := r.ranks()
+	if s.Part != nil {
+		p := saved.Piece(s.Param, s.Part.Whole)
+		p.Row, p.From, p.N = s.Part.piece(size, rank)
+		return p
+	}
+	p := saved.Piece(s.Param, s.Param.Shape())
+	if share := r.shares[i]; share != nil {
+		p.From, p.N = share.from(rank)
+	}
+	return p
+}
+
 // named reports state that a checkpoint cannot tell apart.
 func (r *Runner) named() error {
 	if r.closed {
 		return fmt.Errorf("train: graph %q: %w", r.s.Graph.Name(), ErrClosed)
 	}
-	if c := r.o.Compile.Ranks; r.s.SplitOver > 1 || c != nil && c.Size() > 1 && r.s.split() {
+	_, size := r.ranks()
+	unknown := func(s State) bool { return s.Part == nil }
+	if max(size, r.s.SplitOver) > 1 && r.s.split() && (r.s.SplitOver == 0 || slices.ContainsFunc(r.s.State, unknown)) {
 		return fmt.Errorf("train: graph %q: %w: ranks have parts of its state that a checkpoint knows nothing of", r.s.Graph.Name(), ErrArgument)
 	}
 	params := make([]graph.Value, len(r.s.State))
@@ -109,14 +132,13 @@ func (r *Runner) read(ctx context.Context, ck *sharded.Checkpoint) error {
 		return err
 	}
 	for i, s := range r.s.State {
-		shape := s.Param.Shape()
-		from, n := int64(0), int64(shape.Size())
+		shape, p := s.Param.Shape(), r.piece(i)
+		n := shape.Bytes()
 		if share := r.shares[i]; share != nil {
-			from, n = share.from(r.o.Compile.Ranks.Rank())
-			shape = share.of(shape)
+			shape, n = share.of(shape), p.N*int64(shape.Type.Size())
 		}
 		data := make([]byte, shape.Bytes()) // the rest of a share that is filled up is 0
-		if err := saved.Read(ctx, ck, s.Param, from, data[:n*int64(shape.Type.Size())]); err != nil {
+		if err := saved.Read(ctx, ck, p, data[:n]); err != nil {
 			return err
 		}
 		if err := r.put(i, shape, data); err != nil {

@@ -146,7 +146,7 @@ func TestSaveRefused(t *testing.T) {
 	other := open(9)
 	_, err := other.Load(t.Context(), folder)
 	testkit.WantError(t, "half a checkpoint", other.Save(t.Context(), folder, nil), train.ErrArgument, "was never put, or was lost")
-	testkit.WantError(t, "another model", err, train.ErrArgument, `is F32 of shape [2 8] in the checkpoint, and f32[2,9] here`)
+	testkit.WantError(t, "another model", err, train.ErrArgument, `is F32 of shape [2 8] in the checkpoint, and F32 of shape [2 9] here`)
 	_, err = first.Load(t.Context(), folder)
 	testkit.OK(t, err)
 

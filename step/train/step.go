@@ -47,6 +47,41 @@ type State struct {
 	// the state of random numbers, or means that normalisations keep. The update does not
 	// depend on such a parameter.
 	Each bool
+
+	// Part says what Param is a part of, for checkpoints. Where ranks split the step, they
+	// need it of all of the state. Default: nil, Param is all of it.
+	Part *Part
+}
+
+// Part is a rank's part of a parameter that ranks split ([Step].SplitOver).
+type Part struct {
+	Whole graph.Shape // of the parts of all ranks, one behind the other
+	Axis  int         // along which they are; negative: each rank has all of it
+}
+
+// piece is which elements a rank has: some of each row of so many; 0: of the whole.
+func (p *Part) piece(ranks, rank int) (row, from, n int64) {
+	if p.Axis < 0 {
+		return 0, 0, int64(p.Whole.Size())
+	}
+	all := int64(1)
+	for _, d := range p.Whole.Dims[p.Axis:] {
+		all *= int64(d)
+	}
+	n = all / int64(ranks)
+	return all, int64(rank) * n, n
+}
+
+// fits reports whether a parameter can be the part.
+func (p *Part) fits(param graph.Shape, ranks int) bool {
+	dims := slices.Clone(p.Whole.Dims)
+	if p.Axis >= len(dims) || p.Axis >= 0 && (ranks < 1 || dims[p.Axis]%ranks != 0) {
+		return false
+	}
+	if p.Axis >= 0 {
+		dims[p.Axis] /= ranks
+	}
+	return p.Whole.Type == param.Type && slices.Equal(dims, param.Dims)
 }
 
 func (s *Step) check(accumulate int) error {
@@ -68,6 +103,9 @@ func (s *Step) check(accumulate int) error {
 		named = append(named, st.Param)
 		if st.Next != (graph.Value{}) && !st.Next.Shape().Equal(st.Param.Shape()) {
 			return bad("%v takes the place of %s, and is %v instead of %v", st.Next, describe(st.Param), st.Next.Shape(), st.Param.Shape())
+		}
+		if st.Part != nil && !st.Part.fits(st.Param.Shape(), s.SplitOver) {
+			return bad("%s of %v is no part of %v that %d ranks split along axis %d", describe(st.Param), st.Param.Shape(), st.Part.Whole, s.SplitOver, st.Part.Axis)
 		}
 	}
 	params := s.Graph.Parameters()

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"strconv"
 
 	"github.com/pinion-gpu/pinion/checkpoint/sharded"
@@ -34,9 +35,8 @@ func Named(params []graph.Value) error {
 	return nil
 }
 
-// Piece is all of a parameter, but for what reads it.
-func Piece(param graph.Value) sharded.Piece {
-	shape := param.Shape()
+// Piece is all of a parameter, of which this rank may have a part, but for what reads it.
+func Piece(param graph.Value, shape graph.Shape) sharded.Piece {
 	p := sharded.Piece{Name: Name(param), Type: safetensors.Of(shape.Type), N: int64(shape.Size())}
 	for _, d := range shape.Dims {
 		p.Shape = append(p.Shape, int64(d))
@@ -87,22 +87,17 @@ func Load(folder string, c parallel.Comm, read func(ck *sharded.Checkpoint) erro
 	return steps, meta, nil
 }
 
-// Read reads elements of a parameter from one on. It fails unless the checkpoint has the
-// parameter in its shape and type.
-func Read(ctx context.Context, ck *sharded.Checkpoint, param graph.Value, from int64, data []byte) error {
-	shape, name := param.Shape(), Name(param)
-	v, ok := ck.Find(name)
+// Read reads a piece of a parameter. It fails unless the checkpoint has the parameter in its
+// shape and type.
+func Read(ctx context.Context, ck *sharded.Checkpoint, p sharded.Piece, data []byte) error {
+	v, ok := ck.Find(p.Name)
 	if !ok {
-		return fmt.Errorf("step: %w: the checkpoint has no %q", errs.ErrArgument, name)
+		return fmt.Errorf("step: %w: the checkpoint has no %q", errs.ErrArgument, p.Name)
 	}
-	same := v.Type == safetensors.Of(shape.Type) && len(v.Shape) == len(shape.Dims)
-	for k := range shape.Dims {
-		same = same && v.Shape[k] == int64(shape.Dims[k])
+	if v.Type != p.Type || !slices.Equal(v.Shape, p.Shape) {
+		return fmt.Errorf("step: %w: %q is %s of shape %d in the checkpoint, and %s of shape %d here", errs.ErrArgument, p.Name, v.Type, v.Shape, p.Type, p.Shape)
 	}
-	if !same {
-		return fmt.Errorf("step: %w: %q is %s of shape %d in the checkpoint, and %v here", errs.ErrArgument, name, v.Type, v.Shape, shape)
-	}
-	return ck.Read(ctx, name, from, data)
+	return ck.ReadPiece(ctx, p, data)
 }
 
 // sameSave fails on all ranks if one has another checkpoint.
