@@ -23,6 +23,7 @@ type others struct {
 	sampled bool
 	own     map[streamKey]struct{}
 	rows    map[streamKey]int32
+	streams map[uint32]int // how many of a device have rows
 	devices map[string]struct{}
 	names   map[string]int32 // of kernels, as CUPTI has them
 	refused int64
@@ -36,7 +37,7 @@ type streamKey struct{ device, stream uint32 }
 const mostEarly = 10_000_000
 
 func startOthers(r *Recording) (*others, error) {
-	o := &others{r: r, own: map[streamKey]struct{}{}, rows: map[streamKey]int32{}, devices: map[string]struct{}{}, names: map[string]int32{}}
+	o := &others{r: r, own: map[streamKey]struct{}{}, rows: map[streamKey]int32{}, streams: map[uint32]int{}, devices: map[string]struct{}{}, names: map[string]int32{}}
 	o.mu.Lock() // nothing is recorded before the clocks were compared
 	var err error
 	if o.tracer, err = cupti.Start(o.record); err == nil {
@@ -150,12 +151,20 @@ func (o *others) record(list []cupti.Work) {
 	}
 }
 
+// mostStreams is how many streams of others have rows of their own on a device. More share
+// one: each kernel of a graph may be on a stream that CUPTI has made up for it.
+const mostStreams = 16
+
 // row is the number of the row of a stream. The caller holds both locks.
 func (o *others) row(key streamKey) int32 {
 	row, ok := o.rows[key]
 	if !ok {
-		id := fmt.Sprintf("cuda:%d", key.device)
-		row = o.r.store.row(id, fmt.Sprintf("other stream %d", key.stream))
+		id, name := fmt.Sprintf("cuda:%d", key.device), "other streams"
+		if o.streams[key.device] < mostStreams {
+			name = fmt.Sprintf("other stream %d", key.stream)
+		}
+		o.streams[key.device]++
+		row = o.r.store.row(id, name)
 		o.rows[key] = row
 		o.devices[id] = struct{}{}
 		o.r.clocks[id] = max(o.r.clocks[id], o.error)

@@ -32,7 +32,7 @@ func TestOthers(t *testing.T) {
 		"PINION_DEVICE=cuda:0", "PINION_LIB_NVML=off", "PINION_LIB_CUDA=" + testkit.Library(t, "libfakecuda.so", cuda...),
 		"PINION_LIB_CUPTI=" + testkit.Library(t, "libfakecupti.so", "-pthread", "../internal/cupti/testdata/fakecupti/fakecupti.c"),
 	}
-	for _, test := range []struct{ name, more string }{{"TestChildOthers", ""}, {"TestChildNoOthers", "FAKECUPTI_BUSY=1"}, {"TestChildNoClock", "FAKECUPTI_FAIL=cuptiGetTimestamp=7"}} {
+	for _, test := range []struct{ name, more string }{{"TestChildOthers", ""}, {"TestChildManyStreams", ""}, {"TestChildNoOthers", "FAKECUPTI_BUSY=1"}, {"TestChildNoClock", "FAKECUPTI_FAIL=cuptiGetTimestamp=7"}} {
 		c := exec.Command(os.Args[0], "-test.run=^"+test.name+"$", "-test.v", "-test.timeout=10m")
 		c.Env = append(append(os.Environ(), "GORACE=atexit_sleep_ms=0", "OTHERS_TEST="+test.name, test.more), libraries...)
 		text, err := c.CombinedOutput()
@@ -136,6 +136,30 @@ func TestChildOthers(t *testing.T) {
 	}
 	testkit.OK(t, dev.Free(p))
 	testkit.OK(t, s.Close())
+}
+
+// Streams that CUPTI makes up for the kernels of a graph do not have a row each.
+func TestChildManyStreams(t *testing.T) {
+	inOthers(t)
+	r := start(t, Options{Others: true})
+	testkit.OK(t, r.Others())
+	work := fakeWork(t)
+	name := dl.CString("k")
+	const streams = 100
+	for n := range uintptr(streams) {
+		for range 2 {
+			work.Call(cuptiKernel, 0, 0, 7+n, 0, 1000, 0, uintptr(unsafe.Pointer(name)))
+		}
+	}
+	work.Call(cuptiKernel, 0, 1, 7, 0, 1000, 0, uintptr(unsafe.Pointer(name)))
+	r.Stop()
+	rows := map[string]int{}
+	for _, x := range r.Spans(0, 1000) {
+		rows[x.Group+" "+x.Row]++
+	}
+	if len(rows) != mostStreams+2 || rows["cuda:0 other streams"] != 2*(streams-mostStreams) || rows["cuda:1 other stream 7"] != 1 {
+		t.Errorf("%d rows: %v", len(rows), rows)
+	}
 }
 
 // Without CUPTI's clock its work is not recorded, also where some is told already.
