@@ -60,12 +60,12 @@ func (b *Backend) adopt(x *step.Executable) bool {
 	return b.steps != nil
 }
 
-// drop closes a step that nobody has any more.
+// drop closes a step that nobody has any more. Until that is done, Finalize waits for it.
 func (b *Backend) drop(x *step.Executable) {
+	x.Close()
 	b.mu.Lock()
 	delete(b.steps, x)
 	b.mu.Unlock()
-	x.Close()
 }
 
 // compile makes a step of a graph, or none where the backend plans only.
@@ -116,7 +116,7 @@ type executable struct {
 // Finalize implements [compute.Executable].
 func (x *executable) Finalize() {
 	if x.step != nil {
-		x.step.Close()
+		x.backend.drop(x.step)
 	}
 }
 

@@ -14,9 +14,9 @@ import (
 // that the result can lie in its memory. What ranks do together begins as soon as its
 // operands are there, or where the graph has it if it is to be late, and what reads it
 // comes behind the beginning of the next such: then it is done, or the link is the limit.
-// Where they make results alone, such as new weights of each one's share, it begins behind
-// what runs early. What that alone reads, such as a share of the weights, is made right before
-// it, if all that takes is there from the start.
+// Where they make results alone, such as new weights of each one's share, it runs early, too.
+// What is made of what is there from the start, such as a share of the weights, and read by
+// what runs early alone, is made right before that.
 func (x *Executable) arrange(at map[graph.Value]int, donate []bool) {
 	readers := make([][]int, len(x.buffers))
 	writer := make([]int, len(x.buffers))
@@ -39,14 +39,14 @@ func (x *Executable) arrange(at map[graph.Value]int, donate []bool) {
 	}
 	ready := x.together(at, readers, writer, behind)
 	barred := x.barred(at)
-	floats := make([]bool, len(x.units)) // units that run right before the first that reads what they write
+	floats := make([]bool, len(x.units)) // units that run right before what runs early and reads what they write
 	for i := range x.units {
 		u := &x.units[i]
-		first := 0
+		first := start
 		for _, v := range u.task.Inputs {
 			first = max(first, due(v, at, writer, ready))
 		}
-		if first == 0 && !barred[u.out[0]] && x.floats(u, readers, writer, floats) {
+		if first == start && x.floats(u, readers, writer, floats) && !barred[u.out[0]] {
 			floats[i], ready[i] = true, first
 			continue
 		}
@@ -62,10 +62,18 @@ func (x *Executable) arrange(at map[graph.Value]int, donate []bool) {
 				}
 			}
 		}
+		for _, b := range u.in {
+			if w := writer[b]; w >= 0 && floats[w] && first == start && len(readers[b]) == 1 {
+				first = behind[w] // nothing says when else
+			}
+		}
 		behind[i], ready[i] = first, first
 		for _, b := range u.in {
 			if w := writer[b]; w >= 0 && floats[w] {
-				behind[w] = min(behind[w], first)
+				if len(readers[b]) > 1 {
+					first = min(behind[w], first)
+				}
+				behind[w] = first
 			}
 		}
 	}
@@ -113,7 +121,7 @@ func (x *Executable) together(at map[graph.Value]int, readers [][]int, writer, b
 			continue
 		}
 		if t := u.task.together().Attr.(*graph.Together); t.Pass == 0 {
-			behind[i] = 0
+			behind[i] = start
 			for _, v := range u.task.Inputs {
 				behind[i] = max(behind[i], due(v, at, writer, behind))
 			}
@@ -196,11 +204,14 @@ func (x *Executable) givenTo(u *unit, donate []bool) (list []int) {
 	return list
 }
 
-// due is the unit behind which a value may be read: 0 if it is there from the start. Those
-// of what units write are ready.
+// start is in the place of a unit behind which something may be read that is there from the
+// start.
+const start = -1
+
+// due is the unit behind which a value may be read. Those of what units write are ready.
 func due(v graph.Value, at map[graph.Value]int, writer, ready []int) int {
 	if n := v.Node(); n.Op == graph.SchedulingBarrier {
-		last := 0
+		last := start
 		for _, in := range n.Inputs {
 			last = max(last, due(in, at, writer, ready))
 		}
@@ -211,5 +222,5 @@ func due(v graph.Value, at map[graph.Value]int, writer, ready []int) int {
 	if w := writer[at[v]]; w >= 0 {
 		return ready[w]
 	}
-	return 0
+	return start
 }

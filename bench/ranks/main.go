@@ -65,7 +65,7 @@ func main() {
 // run measures and prints the document.
 func run(ctx context.Context, o options, w io.Writer) (err error) {
 	if o.quick {
-		o.repeats, o.micro, o.bucket = 2, 4, 64<<10
+		o.repeats, o.micro, o.bucket = 2, 4, 8<<10
 		o.model.Layers, o.model.Width, o.model.Heads, o.model.Batch, o.model.Length, o.model.Vocabulary = 2, 32, 2, 2, 8, 32
 		o.model.Type = dtype.F32
 	}

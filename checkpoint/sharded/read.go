@@ -56,16 +56,38 @@ type run struct {
 	at, n, to int64 // elements: of the piece, how many, and of the memory
 }
 
-// atOnce is about how many bytes are gathered at once. Variable for tests.
+// What is gathered at once: bytes of files from the first to the last run of each piece, and
+// runs. One run alone may be longer, since it takes no memory. Variable for tests.
 var atOnce = int64(8 << 20)
 
-// gather finds the runs. What a piece has of one row lies behind what it has of the row before.
+const mostRuns = 1 << 16
+
+// gatherer reads runs: those of a piece that has one straight to where it belongs, others by
+// way of what lies from the first to the last of them.
+type gatherer struct {
+	ctx    context.Context
+	v      *value
+	data   []byte
+	runs   []run
+	spans  []span // of pieces
+	total  int64  // elements of all spans
+	buffer []byte
+}
+
+type span struct {
+	runs     int
+	from, to int64
+	memory   []byte
+}
+
+// gather reads what p is of each of n rows. What a piece has of one row lies behind what it has
+// of the row before.
 func (v *value) gather(ctx context.Context, p Piece, n int64, data []byte) error {
 	whole, _ := elements(v.Shape)
 	_, wanted, _ := rows(whole, p.Row)
 	_, each, _ := rows(whole, v.row)
-	var runs []run
-	to, since := int64(0), int64(0) // elements, and behind those that are read
+	g := &gatherer{ctx: ctx, v: v, data: data, spans: make([]span, len(v.pieces))}
+	to := int64(0)
 	for row := range n {
 		for at, end := row*wanted+p.From, row*wanted+p.From+p.N; at < end; {
 			column := at % each
@@ -77,60 +99,80 @@ func (v *value) gather(ctx context.Context, p Piece, n int64, data []byte) error
 			})
 			x := v.pieces[k]
 			r := run{k, at/each*x.n + column - x.from, min(end-at, x.from+x.n-column), to}
-			if last := len(runs) - 1; last >= 0 && runs[last].piece == k && runs[last].at+runs[last].n == r.at {
-				runs[last].n += r.n
-			} else {
-				runs = append(runs, r)
+			if err := g.add(r); err != nil {
+				return err
 			}
 			at, to = at+r.n, to+r.n
-			if (to-since)*v.size() >= atOnce {
-				if err := v.fetch(ctx, runs, data); err != nil {
-					return err
-				}
-				runs, since = runs[:0], to
-			}
 		}
 	}
-	return v.fetch(ctx, runs, data)
+	return g.fetch()
 }
 
-// fetch reads runs: those of a piece that has one straight to where it belongs, others by way
-// of what lies from the first to the last of them.
-func (v *value) fetch(ctx context.Context, runs []run, data []byte) error {
-	size := v.size()
-	type span struct {
-		runs     int
-		from, to int64
-		memory   []byte
+// add adds a run, behind all others of its piece and of the memory.
+func (g *gatherer) add(r run) error {
+	s := &g.spans[r.piece]
+	follows := s.runs > 0 && g.runs[len(g.runs)-1].piece == r.piece && s.to == r.at
+	if follows && s.runs == 1 {
+		g.runs[len(g.runs)-1].n += r.n
+		s.to, g.total = s.to+r.n, g.total+r.n
+		return nil
 	}
-	spans := make([]span, len(v.pieces))
-	for _, r := range runs {
-		s := &spans[r.piece]
-		if s.runs++; s.runs == 1 {
-			s.from, s.memory = r.at, data[r.to*size:(r.to+r.n)*size]
+	more := r.n
+	if s.runs > 0 {
+		more = r.at + r.n - s.to
+	}
+	if len(g.runs) > 0 && ((g.total+more)*g.v.size() > atOnce || len(g.runs) == mostRuns) {
+		if err := g.fetch(); err != nil {
+			return err
 		}
-		s.to = r.at + r.n // rows, and with them what is read of a piece, come in order
+		follows, more = false, r.n
 	}
+	if s.runs == 0 {
+		s.from = r.at
+	}
+	s.to, g.total = r.at+r.n, g.total+more
+	if follows {
+		g.runs[len(g.runs)-1].n += r.n
+		return nil
+	}
+	s.runs++
+	g.runs = append(g.runs, r)
+	return nil
+}
+
+// fetch reads all runs, and forgets them.
+func (g *gatherer) fetch() error {
+	size := g.v.size()
 	var parts []safetensors.Into
-	for k := range spans {
-		s := &spans[k]
-		if s.runs == 0 {
+	g.buffer = g.buffer[:0]
+	for _, r := range g.runs {
+		s := &g.spans[r.piece]
+		if s.memory != nil {
 			continue
 		}
-		if s.runs > 1 {
-			s.memory = make([]byte, (s.to-s.from)*size)
+		bytes := (s.to - s.from) * size
+		if s.runs == 1 {
+			s.memory = g.data[r.to*size:][:bytes]
+		} else {
+			if n := int64(len(g.buffer)) + bytes; n > int64(cap(g.buffer)) {
+				g.buffer = make([]byte, 0, max(n, min(atOnce, g.total*size))) // spans before keep theirs
+			}
+			s.memory = g.buffer[len(g.buffer):][:bytes]
+			g.buffer = g.buffer[:int64(len(g.buffer))+bytes]
 		}
-		t := v.pieces[k].tensor
-		t.Shape, t.Offset, t.Bytes = []int64{s.to - s.from}, t.Offset+s.from*size, (s.to-s.from)*size
+		t := g.v.pieces[r.piece].tensor
+		t.Shape, t.Offset, t.Bytes = []int64{s.to - s.from}, t.Offset+s.from*size, bytes
 		parts = append(parts, safetensors.Into{Tensor: t, Memory: s.memory})
 	}
-	if err := safetensors.Read(ctx, parts...); err != nil {
+	if err := safetensors.Read(g.ctx, parts...); err != nil {
 		return err
 	}
-	for _, r := range runs {
-		if s := spans[r.piece]; s.runs > 1 {
-			copy(data[r.to*size:(r.to+r.n)*size], s.memory[(r.at-s.from)*size:])
+	for _, r := range g.runs {
+		if s := &g.spans[r.piece]; s.runs > 1 {
+			copy(g.data[r.to*size:(r.to+r.n)*size], s.memory[(r.at-s.from)*size:])
 		}
 	}
+	clear(g.spans)
+	g.runs, g.total = g.runs[:0], 0
 	return nil
 }

@@ -12,6 +12,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -324,6 +325,37 @@ func TestRead(t *testing.T) {
 		"another size":   {Name: "w", Type: safetensors.F32, Shape: []int64{2, 3}, N: 2, Row: 3},
 	} {
 		testkit.WantError(t, what, ck.ReadPiece(t.Context(), p, make([]byte, 8)), sharded.ErrArgument, `"w"`)
+	}
+}
+
+// Parts of narrow rows take little memory, however far they lie from each other.
+func TestReadColumns(t *testing.T) {
+	const rows, columns = 1 << 14, 1 << 10
+	data := make([]byte, rows*columns)
+	for i := range data {
+		data[i] = byte(i * 7 / 3)
+	}
+	folder := t.TempDir()
+	p := sharded.Piece{Name: "w", Type: safetensors.U8, Shape: []int64{rows, columns}}
+	whole := p
+	whole.N, whole.Read = rows*columns, reader(data)
+	testkit.OK(t, sharded.Save(t.Context(), folder, nil, []sharded.Piece{whole}, sharded.SaveOptions{}))
+	ck := testkit.Must(sharded.Open(folder))(t)
+	defer ck.Close()
+	p.Row, p.From, p.N = columns, 5, 3
+	got := make([]byte, 3*rows)
+	defer sharded.SetAtOnce(1 << 16)()
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	testkit.OK(t, ck.ReadPiece(t.Context(), p, got))
+	runtime.ReadMemStats(&after)
+	for i := range rows {
+		if !bytes.Equal(got[3*i:3*i+3], data[i*columns+5:i*columns+8]) {
+			t.Fatalf("row %d is another", i)
+		}
+	}
+	if n := after.TotalAlloc - before.TotalAlloc; n > 4<<20 {
+		t.Errorf("%d bytes were allocated", n)
 	}
 }
 

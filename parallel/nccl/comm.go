@@ -151,7 +151,7 @@ const patience = time.Second
 // closePatience is how long Close waits for that. Without such graphs it takes some seconds.
 var closePatience = 10 * time.Second
 
-var errGraphs = errors.New("nccl: close: graphs have operations of the aborted communicator, which is freed when they are closed, or the device")
+var errGraphs = errors.New("nccl: close: graphs have operations of the aborted communicator, which is freed when they are closed: those of all ranks in this process, before any device")
 
 // call calls NCCL inside of enter for what operations go to. A failure ends the
 // communicator: NCCL makes nothing more of it.

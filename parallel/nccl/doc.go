@@ -19,7 +19,8 @@
 // in the order of the calls, whatever streams they name: NCCL makes each wait for the one
 // before. They can be captured in graphs ([device.Capturer]): all ranks capture the same
 // and launch the same. NCCL keeps a communicator until the graphs with its operations are
-// closed, so Close waits for that: close them before.
+// closed, so Close waits for that: close them before. Where ranks of one process were aborted,
+// close the graphs of all of them before any device.
 //
 // A communicator is two of NCCL's. One blocks: it queues operations without the thread that
 // NCCL otherwise makes for each. The other does not, and all that waits for ranks by its

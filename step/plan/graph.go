@@ -54,10 +54,10 @@ type Op struct {
 	// Beside is how many seconds it goes on beside the operations that follow, after
 	// Seconds, such as a sum with other devices. What goes on so goes on one after the
 	// other. Operations that read what it writes wait for it, and so does the end of the
-	// step; those that go on in the same way do not. Nothing else takes the memory that it
-	// reads and writes before what it writes is read, or the next of its name goes on so;
-	// where a budget leaves no room for that, it is taken at once. Whoever runs the plan has
-	// to wait where memory is taken.
+	// step; those that go on in the same way do not. Plans give the memory that it reads and
+	// writes to nobody else before what it writes is read, or the next of its name goes on so;
+	// where a budget leaves no room for that, at once. Whoever runs the plan has to wait where
+	// memory is taken, or a value in it is written over (Value.Over).
 	Beside float64
 
 	Reads   []int // values, which are there before

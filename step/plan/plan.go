@@ -312,29 +312,48 @@ func (p *problem) plan(c *candidate) (*Plan, error) {
 // beside others: until what that writes is read, or another of its name goes on behind it.
 // Whoever takes the memory before has to wait.
 func (p *problem) held(s *schedule, in []int, buffers []Buffer) []Buffer {
+	if !p.goesOn {
+		return buffers
+	}
 	buffers = slices.Clone(buffers)
+	of := make([][]int, len(p.Values)) // the lives of each value
+	for l, x := range s.lives {
+		of[x.value] = append(of[x.value], l)
+	}
 	scratch := len(s.lives) // its number among what has a place
 	for i, r := range s.runs {
-		op, until := p.op(r.op), i
+		op := p.op(r.op)
 		if op.Beside > 0 {
-			for until < len(s.runs)-1 {
-				until++
-				if next := p.op(s.runs[until].op); next.Beside > 0 && next.Name == op.Name || meet(next.Reads, op.Writes) {
-					break
+			until := p.ended(s, i)
+			for _, v := range slices.Concat(op.Reads, op.Writes) {
+				for _, l := range of[v] {
+					if x := s.lives[l]; x.from <= i && i <= x.to {
+						buffers[in[l]].To = max(buffers[in[l]].To, until)
+					}
 				}
 			}
-		}
-		for l, x := range s.lives {
-			if x.from <= i && i <= x.to && (slices.Contains(op.Reads, x.value) || slices.Contains(op.Writes, x.value)) {
-				buffers[in[l]].To = max(buffers[in[l]].To, until)
+			if op.Scratch > 0 {
+				buffers[in[scratch]].To = until
 			}
 		}
 		if op.Scratch > 0 {
-			buffers[in[scratch]].To = until
 			scratch++
 		}
 	}
 	return buffers
+}
+
+// ended is the run by which run i, which goes on beside others, should have ended.
+func (p *problem) ended(s *schedule, i int) int {
+	op, last := p.op(s.runs[i].op), len(s.runs)-1
+	for i < last {
+		i++
+		next := p.op(s.runs[i].op)
+		if next.Beside > 0 && next.Name == op.Name || next.Beside == 0 && meet(next.Reads, op.Writes) {
+			break
+		}
+	}
+	return i
 }
 
 // meet reports whether two lists have a value in common.

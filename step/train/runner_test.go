@@ -143,7 +143,7 @@ func TestRefuses(t *testing.T) {
 		"no parameter":        func(s *train.Step, _ *train.Options) { s.Batch = append(s.Batch[:2:2], s.Loss) },
 		"a part of a step that is whole": func(s *train.Step, _ *train.Options) {
 			s.State = slices.Clone(s.State)
-			s.State[0].Part = &train.Part{Whole: s.State[0].Param.Shape()}
+			s.State[0].Part = &train.Part{Whole: s.State[0].Param.Shape(), Axis: -1}
 		},
 		"a part of another size": func(s *train.Step, _ *train.Options) {
 			s.SplitOver, s.State = 2, slices.Clone(s.State)

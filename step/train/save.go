@@ -90,8 +90,11 @@ func (r *Runner) named() error {
 		return fmt.Errorf("train: graph %q: %w", r.s.Graph.Name(), ErrClosed)
 	}
 	_, size := r.ranks()
+	if r.s.SplitOver > 0 && size != r.s.SplitOver {
+		return fmt.Errorf("train: graph %q: %w: it is split over %d ranks, and runs on %d", r.s.Graph.Name(), ErrArgument, r.s.SplitOver, size)
+	}
 	unknown := func(s State) bool { return s.Part == nil }
-	if max(size, r.s.SplitOver) > 1 && r.s.split() && (r.s.SplitOver == 0 || slices.ContainsFunc(r.s.State, unknown)) {
+	if size > 1 && r.s.split() && (r.s.SplitOver == 0 || slices.ContainsFunc(r.s.State, unknown)) {
 		return fmt.Errorf("train: graph %q: %w: ranks have parts of its state that a checkpoint knows nothing of", r.s.Graph.Name(), ErrArgument)
 	}
 	params := make([]graph.Value, len(r.s.State))

@@ -215,10 +215,16 @@ func (w *rewriter) ownOf(v graph.Value) graph.Value {
 		}
 		return w.own[v]
 	}
-	w.own[v] = w.do(func() (graph.Value, error) {
+	own := w.do(func() (graph.Value, error) {
 		return w.Slice(flat, []int{w.rank * s.each}, []int{(w.rank + 1) * s.each}, nil)
 	})
-	return w.own[v]
+	if v.Node().Op == graph.Constant && w.err == nil {
+		// Parts of constants may be the same on one rank alone. What is made of them must not
+		// become one there, with what ranks do together.
+		own = w.one(w.OptimizationBarrier(own))
+	}
+	w.own[v] = own
+	return own
 }
 
 // gather is a value of which each rank has a share, and that takes the place of into.

@@ -253,6 +253,58 @@ func stateOf(seed uint64, c parallel.Comm, o train.Options, data []float32, step
 	return state, nil
 }
 
+// Ranks do the same together, in the same order, also where their parts of constants differ:
+// here those of two masks, which are the same on one rank.
+func TestShareConstants(t *testing.T) {
+	const size, elements = 2, 128
+	orders := make([]string, size)
+	for _, err := range localtest.Run(t, size, "host:64MiB", func(c parallel.Comm) error {
+		n := &network{g: graph.New("masks"), initial: map[graph.Value][]byte{}}
+		x, w := n.v(n.g.Parameter("x", f32(4))), n.param(f32(elements), make([]byte, 4*elements))
+		n.Graph, n.Batch = n.g, []graph.Value{x}
+		n.Loss = n.reduce(graph.ReduceSum, x, 0)
+		g := n.bin(graph.Mul, w, n.v(n.g.BroadcastInDim(n.Loss, []int{elements}, nil)))
+		n.Gradients = []graph.Value{g}
+		next := w
+		for mask := range 2 {
+			data := make([]float32, elements)
+			for i := range data {
+				data[i] = float32(i % 3)
+				if i < elements/2 {
+					data[i] += float32(mask)
+				}
+			}
+			sum := n.reduce(graph.ReduceSum, n.bin(graph.Mul, g, n.v(n.g.Constant(floats(data...), f32(elements)))), 0)
+			next = n.bin(graph.Sub, next, n.v(n.g.BroadcastInDim(sum, []int{elements}, nil)))
+		}
+		n.State = []train.State{{Param: w, Next: next}}
+		if n.err != nil {
+			return n.err
+		}
+		exec, err := auto.Open(c.Device())
+		if err != nil {
+			return err
+		}
+		defer exec.Close()
+		r, err := train.Open(n.Step, exec, train.Options{Share: train.ShareUpdate, Compile: step.Options{Ranks: c}})
+		if err != nil {
+			return err
+		}
+		micro, _ := r.Executables()
+		for _, task := range micro.Tasks() {
+			if n := task.Nodes[0]; n.Op.Class() == graph.Collective {
+				orders[c.Rank()] += fmt.Sprintln(n.Op, n.Shapes)
+			}
+		}
+		return r.Close()
+	}) {
+		testkit.OK(t, err)
+	}
+	if orders[0] != orders[1] || !strings.Contains(orders[0], "ReduceScatter") {
+		t.Errorf("rank 0 does %s, and rank 1 %s", orders[0], orders[1])
+	}
+}
+
 // Sharing takes memory off also where sizes are no multiple of the ranks: new weights lie in
 // the place of the old ones.
 func TestShareOdd(t *testing.T) {

@@ -61,7 +61,7 @@ type Part struct {
 
 // piece is which elements a rank has: some of each row of so many; 0: of the whole.
 func (p *Part) piece(ranks, rank int) (row, from, n int64) {
-	if p.Axis < 0 {
+	if p.Axis < 0 || p.Whole.Size() == 0 {
 		return 0, 0, int64(p.Whole.Size())
 	}
 	all := int64(1)
@@ -75,7 +75,7 @@ func (p *Part) piece(ranks, rank int) (row, from, n int64) {
 // fits reports whether a parameter can be the part.
 func (p *Part) fits(param graph.Shape, ranks int) bool {
 	dims := slices.Clone(p.Whole.Dims)
-	if p.Axis >= len(dims) || p.Axis >= 0 && (ranks < 1 || dims[p.Axis]%ranks != 0) {
+	if ranks < 1 || p.Axis >= len(dims) || p.Axis >= 0 && dims[p.Axis]%ranks != 0 {
 		return false
 	}
 	if p.Axis >= 0 {
