@@ -11,15 +11,15 @@
 //
 // Elements are counted in the whole value, row by row, so pieces are ranges of numbers, of all
 // of it or of each row alike (Piece.Row), and who reads has nothing to do with how it was cut:
-// [Checkpoint.ReadPiece] reads columns of what was saved by rows, too. All ranks need the same folder: on several machines, one of
-// a file system that they share.
+// [Checkpoint.ReadPiece] reads columns of what was saved by rows, too. All ranks need the same
+// folder: on several machines, one of a file system that they share.
 //
 // # The folder
 //
-// A file of a rank is a .safetensors file, whose tensors are pieces: vectors, or
-// matrices of a part of each row, but for those that are whole values. Its metadata say what of which value each is. The index,
-// [IndexName], names the files. It is written when all files are there and durable, and
-// takes the place of the one before. So a save that fails, or a process that is killed,
+// A file of a rank is a .safetensors file, whose tensors are pieces: vectors, or matrices of a
+// part of each row, but for those that are whole values. Its metadata say what of which value
+// each is. The index, [IndexName], names the files. It is written when all files are there and
+// durable, and takes the place of the one before. So a save that fails, or a process that is killed,
 // leaves the folder as it was, or with the new save, and besides with files that a later save
 // removes. Other files in the folder stay.
 package sharded

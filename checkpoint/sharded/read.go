@@ -30,7 +30,7 @@ func (ck *Checkpoint) ReadPiece(ctx context.Context, p Piece, data []byte) error
 	case v == nil:
 		return fmt.Errorf("sharded: %s: %w: it has no %.80q", ck.folder, ErrArgument, p.Name)
 	case v.Type != p.Type || !slices.Equal(v.Shape, p.Shape):
-		return fmt.Errorf("sharded: %s: %w: %.80q is %s of shape %d there, and not %s of shape %d", ck.folder, ErrArgument, p.Name, v.Type, v.Shape, p.Type, p.Shape)
+		return fmt.Errorf("sharded: %s: %w: %.80q is %s of shape %d in the checkpoint, and %s of shape %d here", ck.folder, ErrArgument, p.Name, v.Type, v.Shape, p.Type, p.Shape)
 	}
 	n, ok := p.rows()
 	if !ok || int64(len(data)) != n*p.N*v.size() {
@@ -56,8 +56,8 @@ type run struct {
 	at, n, to int64 // elements: of the piece, how many, and of the memory
 }
 
-// What is gathered at once: bytes of files from the first to the last run of each piece, and
-// runs. One run alone may be longer, since it takes no memory. Variable for tests.
+// What is gathered at once: bytes of files from the first to the last run of each piece that
+// has several, and runs. One run alone takes no memory. Variable for tests.
 var atOnce = int64(8 << 20)
 
 const mostRuns = 1 << 16
@@ -70,7 +70,7 @@ type gatherer struct {
 	data   []byte
 	runs   []run
 	spans  []span // of pieces
-	total  int64  // elements of all spans
+	total  int64  // elements of the spans of several runs, which take memory
 	buffer []byte
 }
 
@@ -114,18 +114,22 @@ func (g *gatherer) add(r run) error {
 	follows := s.runs > 0 && g.runs[len(g.runs)-1].piece == r.piece && s.to == r.at
 	if follows && s.runs == 1 {
 		g.runs[len(g.runs)-1].n += r.n
-		s.to, g.total = s.to+r.n, g.total+r.n
+		s.to += r.n
 		return nil
 	}
-	more := r.n
-	if s.runs > 0 {
+	more := int64(0)
+	switch s.runs {
+	case 0:
+	case 1:
+		more = r.at + r.n - s.from
+	default:
 		more = r.at + r.n - s.to
 	}
-	if len(g.runs) > 0 && ((g.total+more)*g.v.size() > atOnce || len(g.runs) == mostRuns) {
+	if more > 0 && (g.total+more)*g.v.size() > atOnce || len(g.runs) == mostRuns {
 		if err := g.fetch(); err != nil {
 			return err
 		}
-		follows, more = false, r.n
+		follows, more = false, 0
 	}
 	if s.runs == 0 {
 		s.from = r.at

@@ -151,7 +151,7 @@ const patience = time.Second
 // closePatience is how long Close waits for that. Without such graphs it takes some seconds.
 var closePatience = 10 * time.Second
 
-var errGraphs = errors.New("nccl: close: graphs have operations of the aborted communicator, which is freed when they are closed: those of all ranks in this process, before any device")
+var errGraphs = errors.New("graphs still have operations of the aborted communicator, which is freed when they are closed: those of all ranks in this process, before any device")
 
 // call calls NCCL inside of enter for what operations go to. A failure ends the
 // communicator: NCCL makes nothing more of it.
@@ -262,7 +262,7 @@ func (c *comm) Close() error {
 	c.fail(parallel.ErrClosed)
 	c.mu.Unlock()
 	if !c.left(closePatience) && err == nil {
-		err = errGraphs
+		err = fmt.Errorf("nccl: close: rank %d: after %v %w", c.rank, closePatience, errGraphs)
 	}
 	if c.parted != nil {
 		c.parted()

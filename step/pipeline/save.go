@@ -76,7 +76,7 @@ func (r *Runner) read(ctx context.Context, ck *sharded.Checkpoint) error {
 		} else {
 			p.N = 0 // other ranks have it
 		}
-		if err := saved.Read(ctx, ck, p, data); err != nil {
+		if err := ck.ReadPiece(ctx, p, data); err != nil {
 			return err
 		}
 		if err := r.write(i, data); err != nil {

@@ -141,7 +141,7 @@ func (r *Runner) read(ctx context.Context, ck *sharded.Checkpoint) error {
 			shape, n = share.of(shape), p.N*int64(shape.Type.Size())
 		}
 		data := make([]byte, shape.Bytes()) // the rest of a share that is filled up is 0
-		if err := saved.Read(ctx, ck, p, data[:n]); err != nil {
+		if err := ck.ReadPiece(ctx, p, data[:n]); err != nil {
 			return err
 		}
 		if err := r.put(i, shape, data); err != nil {

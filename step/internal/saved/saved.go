@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"slices"
 	"strconv"
 
 	"github.com/pinion-gpu/pinion/checkpoint/sharded"
@@ -85,19 +84,6 @@ func Load(folder string, c parallel.Comm, read func(ck *sharded.Checkpoint) erro
 	}
 	delete(meta, stepKey)
 	return steps, meta, nil
-}
-
-// Read reads a piece of a parameter. It fails unless the checkpoint has the parameter in its
-// shape and type.
-func Read(ctx context.Context, ck *sharded.Checkpoint, p sharded.Piece, data []byte) error {
-	v, ok := ck.Find(p.Name)
-	if !ok {
-		return fmt.Errorf("step: %w: the checkpoint has no %q", errs.ErrArgument, p.Name)
-	}
-	if v.Type != p.Type || !slices.Equal(v.Shape, p.Shape) {
-		return fmt.Errorf("step: %w: %q is %s of shape %d in the checkpoint, and %s of shape %d here", errs.ErrArgument, p.Name, v.Type, v.Shape, p.Type, p.Shape)
-	}
-	return ck.ReadPiece(ctx, p, data)
 }
 
 // sameSave fails on all ranks if one has another checkpoint.
