@@ -131,11 +131,55 @@ func (x *Executable) PeakBytes() int64 { return x.plan.Bytes }
 // A run with the addresses of an earlier one, of inputs and of results, is recorded, and
 // from then on launched as one, if the device can ([Options].Capture).
 func (x *Executable) Run(ctx context.Context, inputs []*Tensor, donate []bool) (results []*Tensor, err error) {
-	return x.run(ctx, inputs, donate, func(at []device.Ptr) error { return x.perform(ctx, at) })
+	return x.run(ctx, inputs, donate, func(at []device.Ptr) error {
+		return keepFirst(x.perform(ctx, at), x.synchronize())
+	})
+}
+
+// Start queues what [Executable.Run] does behind the events in after, records done behind it,
+// and returns at once. Work that waits for done may read the results. What the run reads and
+// writes must be there until then; but what is freed, or was donated, may be used again by
+// work that waits for done, and so it is enough that the memory of the executable and of
+// what it is given ([Memory]) goes to such work alone. Runs of executables that share a
+// [Block] wait for each other by their events; those of one executable follow one another.
+//
+// What goes wrong on the device is an error of [Executable.Wait]. An error of Start is for
+// what was not queued, after what was.
+func (x *Executable) Start(ctx context.Context, inputs []*Tensor, donate []bool, done device.Event, after ...device.Event) ([]*Tensor, error) {
+	return x.run(ctx, inputs, donate, func(at []device.Ptr) error {
+		err := x.begin(ctx, at, after)
+		if err == nil {
+			err = x.streams[compute].Record(done)
+		}
+		if err != nil {
+			return keepFirst(err, x.synchronize())
+		}
+		return nil
+	})
+}
+
+// begin queues a run behind events.
+func (x *Executable) begin(ctx context.Context, at []device.Ptr, after []device.Event) error {
+	for _, e := range after {
+		if err := x.streams[compute].Wait(e); err != nil {
+			return err
+		}
+	}
+	return x.perform(ctx, at)
+}
+
+// Wait waits for what [Executable.Start] queued, and says what went wrong in it.
+func (x *Executable) Wait() error {
+	_ = x.enter(background)
+	defer x.leave()
+	if x.closed {
+		return fmt.Errorf("step: graph %q: %w", x.graph.Name(), ErrClosed)
+	}
+	return x.synchronize()
 }
 
 // run is Run. perform is given where buffers lie that the plan has no place for, and
-// queues the step, once or more often.
+// queues the step, once or more often. If it fails, what it queued is done.
 func (x *Executable) run(ctx context.Context, inputs []*Tensor, donate []bool, perform func(at []device.Ptr) error) (results []*Tensor, err error) {
 	if err := x.enter(ctx); err != nil {
 		return nil, err
@@ -199,7 +243,7 @@ func (x *Executable) run(ctx context.Context, inputs []*Tensor, donate []bool, p
 		results[b.out] = t
 		at[i] = t.Ptr()
 	}
-	return results, keepFirst(perform(at), x.synchronize())
+	return results, perform(at)
 }
 
 // synchronize waits for everything that is queued.
@@ -258,8 +302,8 @@ func (x *Executable) checkTensor(i int, t *Tensor) error {
 	return nil
 }
 
-// Close waits for a run, and frees what the executable holds. A second Close does
-// nothing.
+// Close waits for a run, and frees what the executable holds; [Executable.Wait] comes before
+// it for those that were started. A second Close does nothing.
 func (x *Executable) Close() error {
 	_ = x.enter(background)
 	defer x.leave()

@@ -40,7 +40,9 @@ func (x *Executable) Measure(ctx context.Context, inputs []*Tensor) (times *Time
 	if err := m.open(); err != nil {
 		return nil, err
 	}
-	results, err := x.run(ctx, inputs, nil, func(at []device.Ptr) error { return m.measure(ctx, at) })
+	results, err := x.run(ctx, inputs, nil, func(at []device.Ptr) error {
+		return keepFirst(m.measure(ctx, at), x.synchronize())
+	})
 	for _, t := range results {
 		err = keepFirst(err, t.Free())
 	}

@@ -39,6 +39,8 @@ type comm struct {
 	root   uintptr    // that does not block; zero like handle
 	child  uintptr    // NCCL writes the result of a split of root here
 
+	mostBlocks int32 // of an operation; 0: as many as NCCL likes
+
 	parted func() bool // has the end of the group that this was split off end this no more; or nil
 
 	turn    sync.Mutex // held by a Barrier or a Split
@@ -320,12 +322,27 @@ func (c *comm) Split(ctx context.Context, color, key int) (parallel.Comm, error)
 	if int(int32(color)) != color || int(int32(key)) != key {
 		return nil, fmt.Errorf("nccl: split: %w: color %d, key %d", parallel.ErrArgument, color, key)
 	}
+	return c.split(ctx, color, key, c.mostBlocks)
+}
+
+// besideBlocks is how many thread blocks a transfer has that goes on beside computation: the
+// least that loses nothing by it.
+const besideBlocks = 4
+
+// Beside is for [parallel.Beside]. A kernel that waits for another rank keeps its
+// multiprocessors busy meanwhile, and slows down what runs beside it.
+func (c *comm) Beside(ctx context.Context) (parallel.Comm, error) {
+	return c.split(ctx, 0, c.rank, besideBlocks)
+}
+
+// split makes a part with at most so many thread blocks.
+func (c *comm) split(ctx context.Context, color, key int, mostBlocks int32) (parallel.Comm, error) {
 	var part *comm
 	err := c.together(ctx, "split", func() error {
 		var child uintptr
-		err := c.splitRoot(max(color, noColor), key, nil, func() { child = c.child })
+		err := c.splitRoot(max(color, noColor), key, newConfig(0, mostBlocks), func() { child = c.child })
 		if err == nil && child != 0 {
-			part, err = c.newPart(child)
+			part, err = c.newPart(child, mostBlocks)
 		}
 		return err
 	})
@@ -353,16 +370,17 @@ func (c *comm) splitRoot(color, key int, cfg *config, done func()) error {
 
 // openHandle makes what operations go to.
 func (c *comm) openHandle() error {
-	return c.splitRoot(0, c.rank, newConfig(1), func() { c.handle.Store(c.child) })
+	return c.splitRoot(0, c.rank, newConfig(1, c.mostBlocks), func() { c.handle.Store(c.child) })
 }
 
 // newPart makes a communicator of a part of the root. An abort of c ends it, too: to free what
 // NCCL has of c waits for all that the device has to do, and so for the part's operations.
-func (c *comm) newPart(root uintptr) (*comm, error) {
+func (c *comm) newPart(root uintptr, mostBlocks int32) (*comm, error) {
 	part, err := newComm(c.dev)
 	if err != nil {
 		return nil, err
 	}
+	part.mostBlocks = mostBlocks
 	part.rootMu.Lock()
 	part.root = root
 	part.rootMu.Unlock()

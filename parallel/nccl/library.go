@@ -78,11 +78,15 @@ type config struct {
 
 // newConfig is the configuration of a communicator. What NCCL does for one that does not
 // block goes on after the call, in a thread that NCCL makes for each: it can be aborted, and
-// an operation takes several times as long to queue.
-func newConfig(blocking int32) *config {
+// an operation takes several times as long to queue. Operations have so many thread blocks at
+// most, each of which takes a multiprocessor; 0: as many as NCCL likes.
+func newConfig(blocking, mostBlocks int32) *config {
+	if mostBlocks == 0 {
+		mostBlocks = configUnset
+	}
 	return &config{
 		size: unsafe.Sizeof(config{}), magic: configMagic, version: minVersion, blocking: blocking,
-		cgaClusterSize: configUnset, minCTAs: configUnset, maxCTAs: configUnset, splitShare: configUnset,
+		cgaClusterSize: configUnset, minCTAs: configUnset, maxCTAs: mostBlocks, splitShare: configUnset,
 	}
 }
 

@@ -154,7 +154,7 @@ func connect(ctx context.Context, dev device.Device, id []byte, rank, size int) 
 	defer context.AfterFunc(ctx, func() { c.fail(context.Cause(ctx)) })()
 	err = c.callRoot("ncclCommInitRankScalable", func(uintptr) uintptr {
 		return api.initRank.Call(uintptr(unsafe.Pointer(&c.root)), uintptr(size), uintptr(rank), 1,
-			uintptr(unsafe.Pointer(&id[0])), uintptr(unsafe.Pointer(newConfig(0))))
+			uintptr(unsafe.Pointer(&id[0])), uintptr(unsafe.Pointer(newConfig(0, 0))))
 	}, func() {})
 	if err == nil {
 		err = c.openHandle()

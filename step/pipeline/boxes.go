@@ -12,6 +12,9 @@ func (x *passes) take(micro int) error {
 	}
 	b := box{}
 	x.batches[micro] = b
+	if x.recycler != nil {
+		x.recycler.use(drawer{0, 1 + micro%x.places()})
+	}
 	tensors, err := x.batch(micro)
 	if err == nil && len(tensors) != len(x.l.step.Batch) {
 		err = bad("%d tensors for %d parameters of a batch", len(tensors), len(x.l.step.Batch))
@@ -27,6 +30,14 @@ func (x *passes) take(micro int) error {
 		}
 	}
 	return err
+}
+
+// places is for how many batches there is room on the rank: those under way, and those of
+// passes that may not be done yet, up to a multiple of those under way. So a pass finds few
+// pairs of a batch and of what else it has of a micro-batch.
+func (x *passes) places() int {
+	n := x.l.inFlight[x.rank]
+	return n + (ahead+n-1)/n*n
 }
 
 // leave lets go of what is not wanted when a pass was made, and hands what the next stage
@@ -54,8 +65,9 @@ func (x *passes) leave(op Op, c *chunk) error {
 	if op.Kind == Backward {
 		x.drop(c.number, op.Micro)
 		if c.number == x.rank { // of the rank's first stage: it is the last to come to it
-			all = append(all, x.batches[op.Micro].free())
+			b := x.batches[op.Micro]
 			x.batches[op.Micro] = box{}
+			x.then[x.started-1] = b.free // the next batch is written by the processor
 		}
 	}
 	return errors.Join(all...)
@@ -83,6 +95,11 @@ func (x *passes) free() error {
 	for _, b := range x.batches {
 		all = append(all, b.free())
 	}
-	x.using, x.boxes, x.batches = nil, nil, nil
+	for _, then := range x.then { // of a step that failed
+		if then != nil {
+			_ = then()
+		}
+	}
+	x.using, x.boxes, x.batches, x.then = nil, nil, nil, nil
 	return errors.Join(all...)
 }

@@ -126,7 +126,7 @@ func ExampleBubble() {
 
 // One rank's passes.
 func ExampleSchedule() {
-	schedule, _ := pipeline.Schedule(4, 1, 4)
+	schedule, _ := pipeline.Schedule(4, 1, 4, false)
 	for _, op := range schedule[2] {
 		fmt.Println(op.Kind, op.Micro)
 	}

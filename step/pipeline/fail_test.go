@@ -85,10 +85,7 @@ func TestCancel(t *testing.T) {
 			return nil
 		}
 		defer close(stop)
-		_, err := r.Run(ctx, func(m int) ([]*step.Tensor, error) {
-			t.Error("a batch before anything was received")
-			return nil, nil
-		})
+		_, err := r.Run(ctx, func(m int) ([]*step.Tensor, error) { return n.tensors(r, 0, m) })
 		return err
 	})
 	testkit.WantError(t, "cancelled", errs[1], context.Canceled, "rank 1 of 2: step 1: stage 1 of 2")

@@ -1,8 +1,10 @@
 package pipeline
 
 import (
+	"errors"
 	"slices"
 
+	"github.com/pinion-gpu/pinion/internal/errs"
 	"github.com/pinion-gpu/pinion/step"
 	"github.com/pinion-gpu/pinion/step/graph"
 	"github.com/pinion-gpu/pinion/step/train"
@@ -60,9 +62,6 @@ func lay(s *train.Step, ranks int, o Options) (*layout, error) {
 	}
 	l := &layout{o: o, ranks: ranks}
 	var err error
-	if l.schedule, err = Schedule(ranks, o.Chunks, o.Micro); err != nil {
-		return nil, err
-	}
 	a, err := dissect(s)
 	if err != nil {
 		return nil, err
@@ -71,9 +70,17 @@ func lay(s *train.Step, ranks int, o Options) (*layout, error) {
 		l.seconds = func(n *graph.Node) float64 { return estimate(o.Compile.Speed, n) }
 	}
 	f := a.profile(l.seconds)
-	l.inFlight = inFlight(l.schedule)
 	stages := ranks * o.Chunks
-	cuts, err := f.cut(limits{stages, o.Budget / int64(o.Chunks), l.inFlight, o.Link})
+	var cuts []int
+	for _, eager := range []bool{true, false} { // the order that hides sends, if the budget has room for it
+		if l.schedule, err = Schedule(ranks, o.Chunks, o.Micro, eager); err != nil {
+			return nil, err
+		}
+		l.inFlight = inFlight(l.schedule)
+		if cuts, err = f.cut(limits{stages, o.Budget / int64(o.Chunks), l.inFlight, o.Link}); !errors.Is(err, errs.ErrTooLarge) {
+			break
+		}
+	}
 	if err != nil {
 		return nil, err
 	}

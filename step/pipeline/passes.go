@@ -41,16 +41,28 @@ type passes struct {
 	batches map[int]box    // by micro-batch
 	came    map[pass]int   // of a pass of another rank, the exchange that its values came with
 	posted  int            // exchanges that were queued
-	over    int            // exchanges that are done
+	over    int            // exchanges that later passes wait for, or that are done
 	using   [][]*held      // by exchange
+	started int            // passes that were queued
+	made    int            // passes that are done
+	then    []func() error // by pass, what follows when it is done; nil: nothing
 	loss    float64
 }
 
 func newPasses(ctx context.Context, r *Runner, batch func(micro int) ([]*step.Tensor, error)) *passes {
-	return &passes{Runner: r, ctx: ctx, batch: batch, boxes: map[[2]int]box{}, drawers: map[int][]int{}, batches: map[int]box{}, came: map[pass]int{}, using: make([][]*held, len(r.exchanges))}
+	return &passes{Runner: r, ctx: ctx, batch: batch, boxes: map[[2]int]box{}, drawers: map[int][]int{}, batches: map[int]box{}, came: map[pass]int{}, using: make([][]*held, len(r.exchanges)), then: make([]func() error, len(r.ends))}
 }
 
+// ahead is how many passes are queued before the first of them is done: the device has the
+// next one when it is done with one.
+const ahead = 2
+
 // run makes all passes, with what is sent and received beside them.
+//
+// Passes are queued one behind the other, and exchanges on a stream of their own, behind the
+// pass that was queued last. So what a pass or an exchange lets go of is used again by what
+// comes behind it alone, if all memory is the runner's own. What the processor reads and
+// writes, the loss and batches, waits until the pass is done.
 func (x *passes) run() error {
 	for i, op := range x.l.schedule[x.rank] {
 		c := x.chunks[op.Chunk]
@@ -64,7 +76,66 @@ func (x *passes) run() error {
 	if x.recycler != nil {
 		x.recycler.use(drawer{})
 	}
-	return x.await(x.posted)
+	if err := x.reach(x.started); err != nil {
+		return err
+	}
+	if x.posted > 0 {
+		if err := device.Wait(x.ctx, x.done[x.posted-1]); err != nil {
+			return err
+		}
+	}
+	return errors.Join(x.await(x.posted), x.wait())
+}
+
+// reach waits until the first so many passes are done.
+func (x *passes) reach(n int) error {
+	for ; x.made < n; x.made++ {
+		if err := device.Wait(x.ctx, x.ends[x.made]); err != nil {
+			return err
+		}
+		if then := x.then[x.made]; then != nil {
+			x.then[x.made] = nil
+			if err := then(); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// wait waits for all passes that were queued, whatever became of them.
+func (x *passes) wait() error {
+	var all []error
+	for _, c := range x.chunks {
+		for _, p := range []*program{c.forward, c.backward} {
+			if p != nil {
+				all = append(all, p.x.Wait())
+			}
+		}
+	}
+	return errors.Join(all...)
+}
+
+// pause is a pass in which nothing is done.
+func (x *passes) pause() error {
+	if x.started > 0 {
+		if err := x.stream.Wait(x.ends[x.started-1]); err != nil {
+			return err
+		}
+	}
+	return x.stream.Record(x.ends[x.started])
+}
+
+// start queues a part of a pass, behind the pass before and the exchanges that it waits for.
+func (x *passes) start(p *program, inputs []*step.Tensor) ([]*step.Tensor, error) {
+	var after []device.Event
+	if x.started > 0 {
+		after = append(after, x.ends[x.started-1])
+	}
+	if x.over > 0 {
+		after = append(after, x.done[x.over-1])
+	}
+	return p.x.Start(context.Background(), inputs, p.donate, x.ends[x.started], after...)
 }
 
 // make makes a pass that ends at a level.
@@ -85,6 +156,9 @@ func (x *passes) make(op Op, c *chunk, level int) error {
 			return err
 		}
 	}
+	if err := x.reach(x.started - ahead); err != nil {
+		return err
+	}
 	var err error
 	if op.Kind == Forward {
 		err = x.forward(c, op.Micro)
@@ -94,6 +168,12 @@ func (x *passes) make(op Op, c *chunk, level int) error {
 	if err != nil {
 		return err
 	}
+	x.started++
+	if x.recycler == nil { // others may have what is freed at once
+		if err := x.reach(x.started); err != nil {
+			return err
+		}
+	}
 	if err := x.post(level); err != nil {
 		return err
 	}
@@ -102,6 +182,11 @@ func (x *passes) make(op Op, c *chunk, level int) error {
 
 // post queues exchanges up to a level.
 func (x *passes) post(level int) error {
+	if x.posted < len(x.exchanges) && x.exchanges[x.posted].level <= level && x.started > 0 {
+		if err := x.stream.Wait(x.ends[x.started-1]); err != nil {
+			return err
+		}
+	}
 	for ; x.posted < len(x.exchanges) && x.exchanges[x.posted].level <= level; x.posted++ {
 		var list []parallel.Transfer
 		for _, t := range x.exchanges[x.posted].transfers {
@@ -130,20 +215,22 @@ func (x *passes) post(level int) error {
 			x.came[t.made] = x.posted
 			list = append(list, parallel.Recv(tensor.Ptr(), bytes, t.made.stage%x.l.ranks))
 		}
-		if err := errors.Join(x.c.Exchange(x.stream, list...), x.stream.Record(x.done[x.posted])); err != nil {
+		if err := errors.Join(x.passes.Exchange(x.stream, list...), x.stream.Record(x.done[x.posted])); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// await waits until the first so many exchanges are done.
+// await has later passes wait until the first so many exchanges are done.
 func (x *passes) await(n int) error {
 	if n <= x.over {
 		return nil
 	}
-	if err := device.Wait(x.ctx, x.done[n-1]); err != nil {
-		return err
+	if x.recycler == nil {
+		if err := device.Wait(x.ctx, x.done[n-1]); err != nil {
+			return err
+		}
 	}
 	var all []error
 	for ; x.over < n; x.over++ {
@@ -194,19 +281,19 @@ func (x *passes) drop(stage, micro int) {
 
 // forward makes a forward pass of a micro-batch.
 func (x *passes) forward(c *chunk, micro int) error {
-	x.use(c.number, micro)
 	if err := x.take(micro); err != nil {
 		return err
 	}
 	if c.forward == nil {
-		return nil
+		return x.pause()
 	}
+	x.use(c.number, micro)
 	b := x.box(c.number, micro)
 	inputs, err := x.inputs(c, c.forward, b, micro, true)
 	if err != nil {
 		return err
 	}
-	out, err := c.forward.x.Run(context.Background(), inputs, c.forward.donate)
+	out, err := x.start(c.forward, inputs)
 	if err != nil {
 		return err
 	}
@@ -223,21 +310,20 @@ func (x *passes) forward(c *chunk, micro int) error {
 	if c.number < len(x.l.parts)-1 {
 		return nil
 	}
-	data, loss := make([]byte, 4), out[len(c.changes)]
-	err = errors.Join(loss.Read(data), loss.Free())
-	x.loss += float64(math.Float32frombits(binary.LittleEndian.Uint32(data))) / float64(x.l.o.Micro)
-	return err
+	loss := out[len(c.changes)]
+	x.then[x.started] = func() error {
+		data := make([]byte, 4)
+		err := errors.Join(loss.Read(data), loss.Free())
+		x.loss += float64(math.Float32frombits(binary.LittleEndian.Uint32(data))) / float64(x.l.o.Micro)
+		return err
+	}
+	return nil
 }
 
 // backward makes a backward pass of a micro-batch, whose gradients are added up.
 func (x *passes) backward(c *chunk, micro int) error {
 	if c.backward == nil {
-		return nil
-	}
-	if micro < 2 && len(c.gradients) > 0 {
-		if err := x.first.Write([]byte{byte(1 - micro)}); err != nil {
-			return err
-		}
+		return x.pause()
 	}
 	x.use(c.number, micro)
 	b := x.box(c.number, micro)
@@ -249,9 +335,9 @@ func (x *passes) backward(c *chunk, micro int) error {
 		inputs = append(inputs, x.sums[i])
 	}
 	if len(c.gradients) > 0 {
-		inputs = append(inputs, x.first)
+		inputs = append(inputs, x.first[min(micro, 1)])
 	}
-	out, err := c.backward.x.Run(context.Background(), inputs, c.backward.donate)
+	out, err := x.start(c.backward, inputs)
 	if err != nil {
 		return err
 	}

@@ -42,6 +42,7 @@ func (r *Runner) Run(ctx context.Context, batch func(micro int) ([]*step.Tensor,
 	}
 	if err != nil {
 		err = r.fail(fmt.Errorf("pipeline: rank %d of %d: step %d: %w", r.rank, r.l.ranks, result.Step, err))
+		_ = x.wait()
 		return train.Result{}, errors.Join(err, x.free())
 	}
 	if err := x.free(); err != nil {

@@ -1,6 +1,7 @@
 package pipeline
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -30,7 +31,9 @@ type Runner struct {
 	memory   *step.Memory
 	recycler *recycler      // of memory, if that is the runner's own
 	stream   device.Stream  // of what ranks do together
+	passes   parallel.Comm  // of what is exchanged beside passes
 	done     []device.Event // behind each exchange of a step
+	ends     []device.Event // behind each pass
 	together device.Event   // behind what ends a step
 
 	chunks         []*chunk
@@ -46,7 +49,7 @@ type Runner struct {
 	put    []bool // which state was put, on any rank
 	state  map[slot]*step.Tensor
 	sums   map[int]*step.Tensor // of gradients
-	first  *step.Tensor
+	first  [2]*step.Tensor      // whether sums have nothing yet: they do; they do not
 	loss   *step.Tensor
 	told   map[graph.Value]*step.Tensor // shared values of all ranks
 	steps  int
@@ -140,17 +143,30 @@ func (r *Runner) open(exec step.Executor) (err error) {
 		return err
 	}
 	r.levels, r.spreads = levels[r.rank], r.l.spreads(r.rank)
-	for range r.exchanges {
-		e, err := r.c.Device().NewEvent(device.EventNoTiming)
-		if err != nil {
-			return err
-		}
-		r.done = append(r.done, e)
+	if r.done, err = r.events(len(r.exchanges)); err != nil {
+		return err
+	}
+	if r.ends, err = r.events(len(r.levels)); err != nil {
+		return err
+	}
+	if r.passes, err = parallel.Beside(context.Background(), r.c); err != nil {
+		return err
 	}
 	if err := r.compile(exec); err != nil {
 		return err
 	}
 	return r.allocate()
+}
+
+func (r *Runner) events(n int) (list []device.Event, err error) {
+	for range n {
+		e, err := r.c.Device().NewEvent(device.EventNoTiming)
+		if err != nil {
+			return list, err
+		}
+		list = append(list, e)
+	}
+	return list, nil
 }
 
 // compile makes the programs, which have what lies between in the same memory.
@@ -227,8 +243,10 @@ func (r *Runner) allocate() (err error) {
 			return err
 		}
 	}
-	if r.first, err = r.memory.New(graph.MakeShape(dtype.Bool)); err != nil {
-		return err
+	for i := range r.first {
+		if r.first[i], err = r.memory.Put([]byte{byte(1 - i)}, graph.MakeShape(dtype.Bool)); err != nil {
+			return err
+		}
 	}
 	if r.loss, err = r.memory.New(graph.MakeShape(dtype.F64)); err != nil {
 		return err
@@ -251,13 +269,16 @@ func (r *Runner) Close() error {
 	}
 	r.closed = true
 	var all []error
+	if r.passes != nil && r.passes != r.c {
+		all = append(all, r.passes.Close())
+	}
 	if r.stream != nil {
 		err := r.stream.Close()
 		if r.failed == nil {
 			all = append(all, err)
 		}
 	}
-	for _, e := range append(r.done, r.together) {
+	for _, e := range slices.Concat(r.done, r.ends, []device.Event{r.together}) {
 		if e != nil {
 			all = append(all, e.Close())
 		}
@@ -284,7 +305,7 @@ func (r *Runner) Close() error {
 
 // tensors are all that are there between steps.
 func (r *Runner) tensors() []*step.Tensor {
-	list := []*step.Tensor{r.first, r.loss}
+	list := []*step.Tensor{r.first[0], r.first[1], r.loss}
 	for _, t := range r.state {
 		list = append(list, t)
 	}

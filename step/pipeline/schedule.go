@@ -37,12 +37,18 @@ type Op struct {
 // rank. Of one chunk, it is 1F1B, also called PipeDream-flush (Narayanan et al.,
 // Memory-Efficient Pipeline-Parallel DNN Training, 2021): a rank makes forward passes until
 // the first gradient can come, then one backward pass after each forward pass, and what is
-// left backward. So no more than ranks-rank micro-batches are under way on a rank. Of more
-// chunks, it is the interleaved order (Narayanan et al., Efficient Large-Scale Language
-// Model Training on GPU Clusters Using Megatron-LM, 2021). That takes the micro-batches in
-// groups of as many as there are ranks, and micro has to be a multiple of ranks: an
-// [ErrArgument] otherwise.
-func Schedule(ranks, chunks, micro int) ([][]Op, error) {
+// left backward. So no more than ranks-rank micro-batches are under way on a rank.
+//
+// With eager, ranks make as many forward passes again before that, and have up to
+// 2*(ranks-rank)-1 micro-batches under way. Then sends go on beside passes, where in 1F1B
+// each rank waits for one in each pair of passes (eager 1F1B of Zhuang et al., On Optimizing
+// the Communication of Model Parallelism, 2022).
+//
+// Of more chunks, it is the interleaved order (Narayanan et al., Efficient Large-Scale
+// Language Model Training on GPU Clusters Using Megatron-LM, 2021), whatever eager is. That
+// takes the micro-batches in groups of as many as there are ranks, and micro has to be a
+// multiple of ranks: an [ErrArgument] otherwise.
+func Schedule(ranks, chunks, micro int, eager bool) ([][]Op, error) {
 	if ranks < 1 || chunks < 1 || micro < 1 {
 		return nil, fmt.Errorf("pipeline: %w: %d ranks with %d stages each, and %d micro-batches", ErrArgument, ranks, chunks, micro)
 	}
@@ -52,8 +58,11 @@ func Schedule(ranks, chunks, micro int) ([][]Op, error) {
 	all := make([][]Op, ranks)
 	for rank := range ranks {
 		first := ranks - rank - 1 // forward passes before the first pair
-		if chunks > 1 {
+		switch {
+		case chunks > 1:
 			first = 2*first + (chunks-1)*ranks
+		case eager:
+			first *= 2
 		}
 		total := micro * chunks
 		first = min(first, total)

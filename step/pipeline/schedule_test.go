@@ -9,12 +9,13 @@ import (
 )
 
 // sizes calls fn with ranks, chunks and micro-batches of all schedules up to some size.
-func sizes(fn func(ranks, chunks, micro int)) {
+func sizes(fn func(ranks, chunks, micro int, eager bool)) {
 	for ranks := 1; ranks <= 8; ranks++ {
 		for chunks := 1; chunks <= 4; chunks++ {
 			for micro := 1; micro <= 4*ranks; micro++ {
 				if chunks == 1 || micro%ranks == 0 {
-					fn(ranks, chunks, micro)
+					fn(ranks, chunks, micro, false)
+					fn(ranks, chunks, micro, true)
 				}
 			}
 		}
@@ -33,12 +34,15 @@ func even(n int, seconds float64) []float64 {
 // micro-batches are under way than there have to be.
 func TestSchedule(t *testing.T) {
 	testkit.OnlyComputes(t)
-	sizes(func(ranks, chunks, micro int) {
-		schedule := testkit.Must(pipeline.Schedule(ranks, chunks, micro))(t)
+	sizes(func(ranks, chunks, micro int, eager bool) {
+		schedule := testkit.Must(pipeline.Schedule(ranks, chunks, micro, eager))(t)
 		for rank, ops := range schedule {
 			seen, now, most := map[pipeline.Op]bool{}, 0, ranks-rank
-			if chunks > 1 {
+			switch {
+			case chunks > 1:
 				most = 2*(ranks-rank-1) + (chunks-1)*ranks + 1
+			case eager:
+				most = 2*(ranks-rank) - 1
 			}
 			for _, op := range ops {
 				if seen[op] || op.Micro < 0 || op.Micro >= micro || op.Chunk < 0 || op.Chunk >= chunks {
@@ -66,8 +70,8 @@ func TestSchedule(t *testing.T) {
 // With equal stages and sends that take no time, the clock says what the formula says.
 func TestBubble(t *testing.T) {
 	testkit.OnlyComputes(t)
-	sizes(func(ranks, chunks, micro int) {
-		schedule := testkit.Must(pipeline.Schedule(ranks, chunks, micro))(t)
+	sizes(func(ranks, chunks, micro int, eager bool) {
+		schedule := testkit.Must(pipeline.Schedule(ranks, chunks, micro, eager))(t)
 		for _, backward := range []float64{1, 2, 3} {
 			total, bubble, err := pipeline.Simulate(schedule, even(ranks*chunks, 1), even(ranks*chunks, backward), 0)
 			testkit.OK(t, err)
@@ -81,7 +85,7 @@ func TestBubble(t *testing.T) {
 
 // Sends and uneven stages take longer.
 func TestSimulate(t *testing.T) {
-	schedule := testkit.Must(pipeline.Schedule(2, 1, 2))(t)
+	schedule := testkit.Must(pipeline.Schedule(2, 1, 2, false))(t)
 	total, bubble, err := pipeline.Simulate(schedule, []float64{1, 2}, []float64{1, 2}, 0.5)
 	testkit.OK(t, err)
 	// Forward 0 to 1, 1.5 to 3.5 on the second rank, back to 5.5; then 9.5, and 10 to 11.
@@ -92,10 +96,10 @@ func TestSimulate(t *testing.T) {
 
 func TestScheduleErrors(t *testing.T) {
 	for _, bad := range [][3]int{{0, 1, 1}, {1, 0, 1}, {1, 1, 0}} {
-		_, err := pipeline.Schedule(bad[0], bad[1], bad[2])
+		_, err := pipeline.Schedule(bad[0], bad[1], bad[2], false)
 		testkit.WantError(t, "sizes", err, pipeline.ErrArgument)
 	}
-	_, err := pipeline.Schedule(4, 2, 6)
+	_, err := pipeline.Schedule(4, 2, 6, true)
 	testkit.WantError(t, "interleaved", err, pipeline.ErrArgument, "multiple of the ranks: 6 of 4 ranks")
 	_, _, err = pipeline.Simulate([][]pipeline.Op{{{Kind: pipeline.Backward}}}, even(1, 1), even(1, 1), 0)
 	testkit.WantError(t, "a circle", err, pipeline.ErrArgument, "wait for each other")

@@ -124,6 +124,9 @@ func (r *Runner) missing(i int) error {
 func (r *Runner) fail(err error) error {
 	r.failed = err
 	r.c.Abort(err)
+	if r.passes != nil {
+		r.passes.Abort(err)
+	}
 	_ = r.stream.Synchronize() // what failed was told
 	return err
 }

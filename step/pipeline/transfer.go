@@ -25,10 +25,9 @@ type exchange struct {
 // exchanges are all that a rank does with others in the passes of a step, in order.
 //
 // The operations of a communicator run one after the other on each rank, and a send meets a
-// receive. So ranks need an order in common: that of a clock on which each pass takes the
-// same time. What a pass needs was sent at an earlier time than its own end, so those of the
-// earliest time that is not over yet can go on, on all ranks. What happens at the same time
-// goes on together, such as the forward send and the backward receive of a rank in 1F1B.
+// receive. So ranks need an order in common: that of a clock. What a pass needs was sent at
+// an earlier time than its own end, so those of the earliest time that is not over yet can
+// go on, on all ranks. What happens at the same time goes on together.
 func (l *layout) exchanges(rank int) ([]exchange, error) {
 	ends, err := l.levels()
 	if err != nil {
@@ -63,13 +62,16 @@ func (l *layout) exchanges(rank int) ([]exchange, error) {
 	return list, nil
 }
 
-// levels are the times at which each rank's passes end, if each takes 1.
+// levels are the times at which each rank's passes end on the clock: backward takes twice
+// as long as forward, as it does in a network of products, and a send little. Where passes
+// end in another order than on the clock, ranks wait for sends that they do not need yet.
 func (l *layout) levels() ([][]int, error) {
-	even := make([]float64, len(l.parts))
-	for i := range even {
-		even[i] = 1
+	const unit = 1024
+	forward, backward := make([]float64, len(l.parts)), make([]float64, len(l.parts))
+	for i := range l.parts {
+		forward[i], backward[i] = unit, 2*unit
 	}
-	ends, err := simulate(l.schedule, even, even, 0)
+	ends, err := simulate(l.schedule, forward, backward, 1)
 	list := make([][]int, len(ends))
 	for rank := range ends {
 		for _, end := range ends[rank] {
