@@ -95,11 +95,14 @@ func (x *passes) free() error {
 	for _, b := range x.batches {
 		all = append(all, b.free())
 	}
+	for _, b := range x.weights {
+		all = append(all, b.free())
+	}
 	for _, then := range x.then { // of a step that failed
 		if then != nil {
 			_ = then()
 		}
 	}
-	x.using, x.boxes, x.batches, x.then = nil, nil, nil, nil
+	x.using, x.boxes, x.batches, x.weights, x.then = nil, nil, nil, nil, nil
 	return errors.Join(all...)
 }

@@ -1,6 +1,12 @@
 package pipeline
 
-import "github.com/pinion-gpu/pinion/step"
+import (
+	"fmt"
+	"math"
+
+	"github.com/pinion-gpu/pinion/step"
+	"github.com/pinion-gpu/pinion/step/train"
+)
 
 // CaptureStats are those of the rank's programs.
 func (r *Runner) CaptureStats() (list []step.CaptureStats) {
@@ -52,31 +58,32 @@ func Clock(s train.Step, ranks int, o Options, backward float64) (seconds float6
 				}
 				done[p], moved = now[rank], true
 			}
-			for ; posted[rank] < len(lists[rank]); posted[rank]++ {
-				// It is over when all of its own transfers are: others of that time see to theirs.
-				end, ready := free[rank], true
+		}
+		// What is exchanged at one time goes on when all of it was made, and all are done with what came before.
+		at, of := math.MaxInt, []int(nil)
+		for rank, i := range posted {
+			if i < len(lists[rank]) {
+				at = min(at, lists[rank][i].level)
+			}
+		}
+		end, ready := 0.0, true
+		for rank, i := range posted {
+			if i == len(lists[rank]) || lists[rank][i].level != at {
+				continue
+			}
+			of, end = append(of, rank), max(end, free[rank])
+			for _, t := range lists[rank][i].transfers {
+				when, ok := done[t.made]
+				end, ready = max(end, when), ready && ok
+			}
+		}
+		if ready {
+			for _, rank := range of {
 				for _, t := range lists[rank][posted[rank]].transfers {
-					at, ok := done[t.made]
-					end, ready = max(end, at), ready && ok
-					if other := t.made.stage % ranks; other != rank {
-						i := posted[other]
-						ready = ready && (i >= len(lists[other]) || lists[other][i].level >= t.level)
-					} else if i := posted[t.to%ranks]; i < len(lists[t.to%ranks]) && lists[t.to%ranks][i].level < t.level {
-						ready = false
-					}
-				}
-				if !ready {
-					break
-				}
-				for _, t := range lists[rank][posted[rank]].transfers {
-					for _, r := range []int{t.made.stage % ranks, t.to % ranks} {
-						end = max(end, free[r])
-					}
-				}
-				for _, t := range lists[rank][posted[rank]].transfers {
-					came[t.made] = max(came[t.made], end)
+					came[t.made] = end
 				}
 				free[rank], moved = end, true
+				posted[rank]++
 			}
 		}
 	}

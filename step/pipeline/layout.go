@@ -38,7 +38,8 @@ type Options struct {
 	// Budget is the most bytes that a rank may have of state, of sums of gradients, and of
 	// what micro-batches under way keep for the way back; each of its Chunks has an equal
 	// part. It is an estimate of the cut's, and not all that the device holds. Default: 0,
-	// no limit.
+	// no limit: then stages keep weights in the type that products read, too, instead of
+	// converting them in each pass.
 	Budget int64
 }
 
@@ -91,6 +92,9 @@ func lay(s *train.Step, ranks int, o Options) (*layout, error) {
 		}
 		return at
 	})
+	if o.Budget == 0 {
+		l.castOnce()
+	}
 	if l.parts, err = l.stagesOf(); err != nil {
 		return nil, err
 	}

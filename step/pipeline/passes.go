@@ -39,6 +39,7 @@ type passes struct {
 	boxes   map[[2]int]box // by stage and micro-batch
 	drawers map[int][]int  // by stage: the micro-batch that has each drawer, or nobody
 	batches map[int]box    // by micro-batch
+	weights map[int]box    // by stage, in another type
 	came    map[pass]int   // of a pass of another rank, the exchange that its values came with
 	posted  int            // exchanges that were queued
 	over    int            // exchanges that later passes wait for, or that are done
@@ -50,7 +51,7 @@ type passes struct {
 }
 
 func newPasses(ctx context.Context, r *Runner, batch func(micro int) ([]*step.Tensor, error)) *passes {
-	return &passes{Runner: r, ctx: ctx, batch: batch, boxes: map[[2]int]box{}, drawers: map[int][]int{}, batches: map[int]box{}, came: map[pass]int{}, using: make([][]*held, len(r.exchanges)), then: make([]func() error, len(r.ends))}
+	return &passes{Runner: r, ctx: ctx, batch: batch, boxes: map[[2]int]box{}, drawers: map[int][]int{}, batches: map[int]box{}, weights: map[int]box{}, came: map[pass]int{}, using: make([][]*held, len(r.exchanges)), then: make([]func() error, len(r.ends))}
 }
 
 // ahead is how many passes are queued before the first of them is done: the device has the
@@ -64,6 +65,14 @@ const ahead = 2
 // comes behind it alone, if all memory is the runner's own. What the processor reads and
 // writes, the loss and batches, waits until the pass is done.
 func (x *passes) run() error {
+	if err := x.stream.Record(x.together); err != nil {
+		return err
+	}
+	for _, c := range x.chunks {
+		if err := x.cast(c); err != nil {
+			return fmt.Errorf("stage %d of %d: weights: %w", c.number, len(x.l.parts), err)
+		}
+	}
 	for i, op := range x.l.schedule[x.rank] {
 		c := x.chunks[op.Chunk]
 		if err := x.make(op, c, x.levels[i]); err != nil {
@@ -107,13 +116,37 @@ func (x *passes) reach(n int) error {
 func (x *passes) wait() error {
 	var all []error
 	for _, c := range x.chunks {
-		for _, p := range []*program{c.forward, c.backward} {
+		for _, p := range []*program{c.cast, c.forward, c.backward} {
 			if p != nil {
 				all = append(all, p.x.Wait())
 			}
 		}
 	}
 	return errors.Join(all...)
+}
+
+// cast makes weights in another type, before all passes.
+func (x *passes) cast(c *chunk) error {
+	if c.cast == nil {
+		return nil
+	}
+	if x.recycler != nil {
+		x.recycler.use(drawer{-1, c.number})
+	}
+	inputs, err := x.inputs(c, c.cast, box{}, 0, true)
+	if err != nil {
+		return err
+	}
+	out, err := c.cast.x.Start(context.Background(), inputs, c.cast.donate, x.together, x.together)
+	if err != nil {
+		return err
+	}
+	b := box{}
+	for k, v := range c.cast.out {
+		b[v] = &held{out[k], 1}
+	}
+	x.weights[c.number] = b
+	return nil
 }
 
 // pause is a pass in which nothing is done.
@@ -128,7 +161,7 @@ func (x *passes) pause() error {
 
 // start queues a part of a pass, behind the pass before and the exchanges that it waits for.
 func (x *passes) start(p *program, inputs []*step.Tensor) ([]*step.Tensor, error) {
-	var after []device.Event
+	after := []device.Event{x.together} // behind which the step began
 	if x.started > 0 {
 		after = append(after, x.ends[x.started-1])
 	}
@@ -359,6 +392,8 @@ func (x *passes) inputs(c *chunk, p *program, b box, micro int, forward bool) (l
 		switch h := x.batches[micro][v]; {
 		case h != nil:
 			t = h.t
+		case x.weights[c.number][v] != nil:
+			t = x.weights[c.number][v].t
 		case state && !x.l.changes(i):
 			t = x.state[slot{i, -1}]
 		case state && forward:

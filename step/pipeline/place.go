@@ -17,6 +17,7 @@ type placement struct {
 	low    map[graph.Value]int // the lowest stage that a value comes to on the way back, if it leaves its own
 
 	weights map[graph.Value][]int // stages in which the way forward reads a state, in order
+	cast    map[graph.Value]bool  // weights in another type, which stages that read them make once for all micro-batches
 }
 
 // place finds a stage for everything, given those of the spine.
@@ -63,6 +64,16 @@ func (a *anatomy) place(stages int, spine func(i int) int) *placement {
 		}
 	}
 	return p
+}
+
+// castOnce has weights in another type made once for all micro-batches, and kept meanwhile.
+func (p *placement) castOnce() {
+	p.cast = map[graph.Value]bool{}
+	for _, n := range p.step.Graph.Nodes() {
+		if n.Op == graph.Convert && !p.batch[n] && !p.drawn[n] && n.Inputs[0].Node().Op == graph.Parameter {
+			p.cast[n.Value(0)] = true
+		}
+	}
 }
 
 // reach has a value of the way forward passed on to a stage.

@@ -27,8 +27,9 @@ type recycler struct {
 }
 
 // drawer is that of a micro-batch of a stage, from 1, or of what comes to the stage: 0 on the
-// way back, and below on the way forward, as many as there are micro-batches under way. The
-// zero drawer is of no stage.
+// way back, and below on the way forward, as many as there are micro-batches under way. Those
+// of stage 0 are of batches, from 1, and those of stage -1 of weights in another type, by
+// stage. The zero drawer is for all else.
 type drawer struct{ stage, number int } // stages are counted from 1
 
 // shelf is where memory of a size is kept.

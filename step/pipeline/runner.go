@@ -65,8 +65,8 @@ type slot struct{ state, stage int }
 // chunk is one stage of the rank.
 type chunk struct {
 	*stage
-	number            int
-	forward, backward *program // nil: nothing to do
+	number                  int
+	cast, forward, backward *program // nil: nothing to do
 }
 
 // program is a compiled part.
@@ -196,6 +196,9 @@ func (r *Runner) compile(exec step.Executor) error {
 	for s := r.rank; s < len(r.l.parts); s += r.l.ranks {
 		c := &chunk{stage: r.l.parts[s], number: s}
 		r.chunks = append(r.chunks, c)
+		if c.cast, err = compiled(c.stage.cast, func(int) bool { return false }); err != nil {
+			return fmt.Errorf("stage %d: weights: %w", s, err)
+		}
 		if c.forward, err = compiled(c.stage.forward, func(k int) bool {
 			i, ok := r.l.state[c.stage.forward.in[k]]
 			return ok && slices.Contains(c.changes, i)
@@ -285,7 +288,7 @@ func (r *Runner) Close() error {
 	}
 	programs := []*program{r.shared, r.update}
 	for _, c := range r.chunks {
-		programs = append(programs, c.forward, c.backward)
+		programs = append(programs, c.cast, c.forward, c.backward)
 	}
 	for _, p := range programs {
 		if p != nil && p.x != nil {

@@ -16,6 +16,7 @@ type part struct {
 // stage is what one stage computes, and what comes in and goes out.
 type stage struct {
 	forward, backward part
+	cast              part // weights in another type, which both read
 
 	up, down  []graph.Value        // what each micro-batch sends to the next stage, and to the one before
 	kept      map[graph.Value]bool // what the way back wants of the way forward
@@ -113,7 +114,7 @@ func (p *placement) fillBackward(st *stage, s int) {
 	}
 	st.backward.in = p.leaves(wanted, func(v graph.Value) bool {
 		at, placed := p.stage[v.Node()]
-		return placed && (p.forward[v.Node()] || at != s) || p.drawn[v.Node()] && p.forward[v.Node()]
+		return placed && (p.forward[v.Node()] || at != s) || p.drawn[v.Node()] && p.forward[v.Node()] || p.cast[v]
 	})
 	for _, v := range st.backward.in {
 		if at, placed := p.stage[v.Node()]; p.forward[v.Node()] && placed && at <= s || !placed && p.drawn[v.Node()] {
@@ -175,7 +176,7 @@ func (p *placement) settle(st *stage, s, stages int) {
 		}
 		st.forward.in = p.leaves(wanted, func(v graph.Value) bool {
 			at, placed := p.stage[v.Node()]
-			return placed && at != s
+			return placed && at != s || p.cast[v]
 		})
 		more := false
 		for _, v := range st.forward.in {
@@ -227,7 +228,19 @@ func (p *placement) write(st *stage, last bool) (err error) {
 			err = addUp(st.backward.graph, st.gradients)
 		}
 	}
-	for _, v := range slices.Concat(st.forward.in, st.backward.in) {
+	if err != nil {
+		return err
+	}
+	for _, v := range p.values() {
+		if p.cast[v] && (slices.Contains(st.forward.in, v) || slices.Contains(st.backward.in, v)) {
+			st.cast.out = append(st.cast.out, v)
+		}
+	}
+	st.cast.in = p.leaves(st.cast.out, func(graph.Value) bool { return false })
+	if len(st.cast.out) > 0 {
+		st.cast.graph, err = p.step.Graph.Part(st.cast.in, st.cast.out)
+	}
+	for _, v := range slices.Concat(st.cast.in, st.forward.in, st.backward.in) {
 		if i, ok := p.state[v]; ok {
 			st.state[i] = true
 		}
