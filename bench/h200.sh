@@ -148,11 +148,9 @@ part_parallel() {
 	"$tmp/nccl_collectives" >"$out/parallel/cpp-collectives-again.json"
 	step "parallel: what ranks share, and stages"
 	"$build/ranks" --device "${device%%:*}" ${QUICK:+--quick} >"$out/ranks.json"
-	# Stages whose exchanges, which wait for the other rank, take less of the device meanwhile.
-	NCCL_MAX_CTAS=4 "$build/ranks" --device "${device%%:*}" ${QUICK:+--quick} --only stages >"$out/parallel/stages-4-ctas.json"
 	step "parallel: a step"
 	$launch --no-python "$pinion" bench step "${sizes[@]}" --steps 20 --json >"$out/parallel/step-gpt.json"
-	for ctas in 2 4 8; do # multiprocessors that NCCL takes from products meanwhile
+	for ctas in 8 16; do # multiprocessors that NCCL takes from products meanwhile
 		NCCL_MAX_CTAS=$ctas $launch --no-python "$pinion" bench step "${sizes[@]}" --steps 10 --no-link --json >"$out/parallel/step-gpt-$ctas-ctas.json"
 	done
 	step "parallel: PyTorch"

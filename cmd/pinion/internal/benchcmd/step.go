@@ -295,7 +295,7 @@ func (f *stepFlags) measure(cmd *cobra.Command, dev device.Device, m *models.Mod
 	out.add(r)
 	out.Notes = r.Notes
 	if f.ranks.Comm != nil && r.Steps[0].Err == nil {
-		together, alone := stats.Median(r.Steps[0].Times), stats.Median(r.Alone.Times)
+		together, alone := stats.Median(r.Steps[0].Times), stats.Median(r.Alone)
 		n := f.ranks.World.Size
 		out.Ranks = &ranksRow{
 			Ranks: n, AloneSeconds: alone, Speedup: float64(n) * alone / together, Unhidden: max(0, 1-alone/together),
@@ -338,7 +338,7 @@ type stepOutput struct {
 // ranksRow is what ranks gain and lose by being several, without a budget.
 type ranksRow struct {
 	Ranks        int     `json:"ranks"`
-	AloneSeconds float64 `json:"alone_seconds"`     // a step of each by itself, all at the same time
+	AloneSeconds float64 `json:"alone_seconds"`     // a step of each by itself, all at the same time, in turn with those together
 	Speedup      float64 `json:"speedup"`           // samples a second of all, of those of one
 	Unhidden     float64 `json:"unhidden_fraction"` // of a step: that it takes longer than alone
 

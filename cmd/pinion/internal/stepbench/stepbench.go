@@ -63,7 +63,7 @@ type Report struct {
 	Loss  float64
 	Link  float64 // bytes a second that plans were made with
 
-	Alone Step // of Options.Alone
+	Alone []float64 // seconds of each run of Options.Alone, in turn with those of the first step
 
 	Speed     parallel.Speed // of ranks together
 	Simulated []Simulated    // of a step without a budget, on ranks
@@ -237,13 +237,6 @@ func (b *bench) run(ctx context.Context) error {
 		}
 		b.report.Steps = append(b.report.Steps, s)
 	}
-	if b.Alone != nil {
-		b.Model, b.Ranks, b.Times, b.times = b.Alone, nil, "", nil
-		var err error
-		if b.report.Alone, err = b.measure(ctx, 0); err != nil {
-			return err
-		}
-	}
 	if n, ok := b.exec.(step.Noter); ok {
 		b.report.Notes = append(b.report.Notes, n.Notes()...)
 	}
@@ -344,30 +337,105 @@ func (b *bench) measure(ctx context.Context, budget int64) (s Step, err error) {
 		}
 	}
 	b.count.restart()
-	var out []*step.Tensor
-	for i := range b.Steps + 1 {
-		if out != nil {
-			if err := b.Model.Free(out); err != nil {
-				return s, err
-			}
-		}
-		began = time.Now()
-		if out, err = b.Model.Step(ctx, x, in); err != nil {
-			return s, err
-		}
-		took := time.Since(began)
-		switch {
-		case i > 0:
-			s.Times = append(s.Times, took.Seconds())
-		case s.First == 0:
-			s.First = took
-		}
+	runs := &runs{model: b.Model, x: x, in: in}
+	defer func() { err = errors.Join(err, runs.close()) }()
+	took, err := runs.step(ctx)
+	if err != nil {
+		return s, err
+	}
+	if s.First == 0 {
+		s.First = took
 	}
 	s.Allocated = b.count.peak() - before
+	if b.Alone != nil && budget == 0 {
+		err = b.inTurn(ctx, &s, runs)
+	} else {
+		s.Times, err = runs.times(ctx, b.Steps)
+	}
+	if err != nil {
+		return s, err
+	}
 	b.describe(&s, x)
 	b.progress("comparing results")
-	err = b.compare(ctx, &s, out)
-	return s, errors.Join(err, b.Model.Free(out))
+	return s, b.compare(ctx, &s, runs.out)
+}
+
+// runs are those of a compiled model.
+type runs struct {
+	model *models.Model
+	x     *step.Executable
+	in    []*step.Tensor
+	out   []*step.Tensor // of the last one
+}
+
+// step runs it once.
+func (r *runs) step(ctx context.Context) (took time.Duration, err error) {
+	if err := r.close(); err != nil {
+		return 0, err
+	}
+	began := time.Now()
+	r.out, err = r.model.Step(ctx, r.x, r.in)
+	return time.Since(began), err
+}
+
+// times are the seconds of so many runs.
+func (r *runs) times(ctx context.Context, n int) (list []float64, err error) {
+	for range n {
+		took, err := r.step(ctx)
+		if err != nil {
+			return list, err
+		}
+		list = append(list, took.Seconds())
+	}
+	return list, nil
+}
+
+func (r *runs) close() error {
+	out := r.out
+	r.out = nil
+	if out == nil {
+		return nil
+	}
+	return r.model.Free(out)
+}
+
+// inTurn times a step of ranks together, and one of each by itself, in turn, since how fast a
+// device is changes with how warm it is. Ranks begin each at the same time.
+func (b *bench) inTurn(ctx context.Context, s *Step, together *runs) (err error) {
+	alone := &runs{model: b.Alone}
+	alone.x, err = step.Compile(b.Alone.Graph, b.exec, step.Options{Donate: b.Alone.Donate, Lend: b.Alone.Lend, Memory: b.memory})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, alone.x.Close()) }()
+	if alone.in, err = b.Alone.Start(ctx, b.exec, b.memory, b.Seed); err != nil {
+		return err
+	}
+	defer func() {
+		err = errors.Join(err, alone.close())
+		for _, t := range alone.in {
+			err = errors.Join(err, t.Free())
+		}
+	}()
+	const warm = 2 // runs that are not counted
+	for i := range warm + b.Steps {
+		for _, one := range []struct {
+			*runs
+			times *[]float64
+		}{{together, &s.Times}, {alone, &b.report.Alone}} {
+			if err := b.Ranks.Comm.Barrier(ctx); err != nil {
+				return err
+			}
+			took, err := one.step(ctx)
+			if err != nil {
+				return err
+			}
+			if i >= warm {
+				*one.times = append(*one.times, took.Seconds())
+			}
+		}
+	}
+	return nil
 }
 
 // simulate predicts the step for other numbers of ranks, as fast together as these.
