@@ -35,6 +35,9 @@
 // fetched back, and gives each a place in one block of memory. Results are the same bits
 // whatever the budget.
 //
+// Run returns when the results are there; Start queues a run behind others, so that the device
+// does not wait for the processor between them.
+//
 // An executable owns that block; a Memory makes the tensors that go in and out, which
 // the caller frees, or donates to a run.
 package step

@@ -67,7 +67,11 @@ func (x *passes) leave(op Op, c *chunk) error {
 		if c.number == x.rank { // of the rank's first stage: it is the last to come to it
 			b := x.batches[op.Micro]
 			x.batches[op.Micro] = box{}
-			x.then[x.started-1] = b.free // the next batch is written by the processor
+			if x.made == x.started {
+				all = append(all, b.free())
+			} else {
+				x.then[x.started-1] = b.free // the next batch is written by the processor
+			}
 		}
 	}
 	return errors.Join(all...)
