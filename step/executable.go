@@ -302,8 +302,7 @@ func (x *Executable) checkTensor(i int, t *Tensor) error {
 	return nil
 }
 
-// Close waits for a run, and frees what the executable holds; [Executable.Wait] comes before
-// it for those that were started. A second Close does nothing.
+// Close waits for runs, and frees what the executable holds. A second Close does nothing.
 func (x *Executable) Close() error {
 	_ = x.enter(background)
 	defer x.leave()
@@ -311,6 +310,7 @@ func (x *Executable) Close() error {
 		return nil
 	}
 	x.closed = true
+	_ = x.synchronize() // what went wrong was told, or nobody asked
 	err := x.replays.close()
 	if x.mark != nil {
 		err = keepFirst(err, x.mark.Close())

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/pinion-gpu/pinion/device"
+	pinionerrs "github.com/pinion-gpu/pinion/internal/errs"
 	"github.com/pinion-gpu/pinion/internal/models"
 	"github.com/pinion-gpu/pinion/internal/testkit"
 	"github.com/pinion-gpu/pinion/parallel/local"
@@ -17,9 +18,10 @@ import (
 
 // Ranks that do not have the same step, or cut it elsewhere, hear of it when they open it.
 func TestAgree(t *testing.T) {
-	for name, of := range map[string]func(rank int) (layers, micro int){
-		"layers": func(rank int) (int, int) { return 4 - rank, 2 },
-		"micro":  func(rank int) (int, int) { return 4, 2 + rank },
+	for name, of := range map[string]func(rank int) (layers, micro int, scarce bool){
+		"layers": func(rank int) (int, int, bool) { return 4 - rank, 2, false },
+		"micro":  func(rank int) (int, int, bool) { return 4, 2 + rank, false },
+		"budget": func(rank int) (int, int, bool) { return 4, 4, rank == 1 },
 	} {
 		t.Run(name, func(t *testing.T) {
 			var devices []device.Device
@@ -33,7 +35,7 @@ func TestAgree(t *testing.T) {
 			for rank, c := range testkit.Must(local.New(devices...))(t) {
 				all.Go(func() {
 					errs[rank] = func() error {
-						layers, micro := of(rank)
+						layers, micro, scarce := of(rank)
 						m, err := models.GPT{Layers: layers, Width: 16, Heads: 2, Batch: 1, Length: 4, Vocabulary: 8, Optimizer: models.Adam}.Model()
 						if err != nil {
 							return err
@@ -43,7 +45,12 @@ func TestAgree(t *testing.T) {
 							return err
 						}
 						defer exec.Close()
-						r, err := pipeline.Open(m.Training(), exec, c, pipeline.Options{Micro: micro})
+						o := pipeline.Options{Micro: micro}
+						for err := pinionerrs.ErrTooLarge; scarce && errors.Is(err, pinionerrs.ErrTooLarge); { // the least that there is a cut for
+							o.Budget += 1 << 10
+							_, err = pipeline.Plan(m.Training(), 2, o)
+						}
+						r, err := pipeline.Open(m.Training(), exec, c, o)
 						if err == nil {
 							err = errors.Join(errors.New("it was opened"), r.Close())
 						}

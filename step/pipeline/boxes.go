@@ -12,8 +12,8 @@ func (x *passes) take(micro int) error {
 	}
 	b := box{}
 	x.batches[micro] = b
-	if x.recycler != nil {
-		x.recycler.use(drawer{0, 1 + micro%x.places()})
+	if x.places != nil {
+		x.places.use(drawer{0, 1 + micro%x.most()})
 	}
 	tensors, err := x.batch(micro)
 	if err == nil && len(tensors) != len(x.l.step.Batch) {
@@ -32,10 +32,10 @@ func (x *passes) take(micro int) error {
 	return err
 }
 
-// places is for how many batches there is room on the rank: those under way, and those of
+// most is for how many batches there is room on the rank: those under way, and those of
 // passes that may not be done yet, up to a multiple of those under way. So a pass finds few
 // pairs of a batch and of what else it has of a micro-batch.
-func (x *passes) places() int {
+func (x *passes) most() int {
 	n := x.l.inFlight[x.rank]
 	return n + (ahead+n-1)/n*n
 }
@@ -67,7 +67,7 @@ func (x *passes) leave(op Op, c *chunk) error {
 		if c.number == x.rank { // of the rank's first stage: it is the last to come to it
 			b := x.batches[op.Micro]
 			x.batches[op.Micro] = box{}
-			if x.made == x.started {
+			if x.finished == x.started {
 				all = append(all, b.free())
 			} else {
 				x.then[x.started-1] = b.free // the next batch is written by the processor

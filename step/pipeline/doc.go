@@ -28,8 +28,9 @@
 //   - An operation of the way back runs in the highest stage that has all the values and
 //     weights that it reads, or lower if less is sent then. Gradients go from stage to stage
 //     downwards.
-//   - What depends on no batch, such as constants or weights in another type, is computed
-//     in each stage that wants it.
+//   - What depends on no batch, such as constants, is computed in each pass that wants it.
+//     Without a Budget, weights in another type are made once for all micro-batches, and
+//     stages have them besides.
 //   - Tensors of a batch are made on all ranks, and kept where they are read.
 //
 // # State

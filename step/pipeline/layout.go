@@ -1,10 +1,8 @@
 package pipeline
 
 import (
-	"errors"
 	"slices"
 
-	"github.com/pinion-gpu/pinion/internal/errs"
 	"github.com/pinion-gpu/pinion/step"
 	"github.com/pinion-gpu/pinion/step/graph"
 	"github.com/pinion-gpu/pinion/step/train"
@@ -22,9 +20,9 @@ type Options struct {
 	Chunks int
 
 	// Compile is how graphs are compiled. Its Budget, Donate, Lend and Ranks are not asked.
-	// Its Memory makes what is received, too, and has to free without waiting for what is
-	// queued: the exchange with other ranks is, too. Default: one that keeps what is freed for the next of
-	// its size.
+	// Its Memory makes what is received, too, and frees without waiting for queued work, which
+	// may be an exchange with other ranks. Default: one that keeps what is freed for the next
+	// of its size. With a Memory or a Block of the caller's, each pass is waited for.
 	Compile step.Options
 
 	// Seconds is how long an operation takes, for the cut. Default: the estimate of
@@ -73,17 +71,20 @@ func lay(s *train.Step, ranks int, o Options) (*layout, error) {
 	f := a.profile(l.seconds)
 	stages := ranks * o.Chunks
 	var cuts []int
-	for _, eager := range []bool{true, false} { // the order that hides sends, if the budget has room for it
-		if l.schedule, err = Schedule(ranks, o.Chunks, o.Micro, eager); err != nil {
+	for _, eager := range []bool{false, true} {
+		schedule, err := Schedule(ranks, o.Chunks, o.Micro, eager)
+		if err != nil {
 			return nil, err
 		}
-		l.inFlight = inFlight(l.schedule)
-		if cuts, err = f.cut(limits{stages, o.Budget / int64(o.Chunks), l.inFlight, o.Link}); !errors.Is(err, errs.ErrTooLarge) {
-			break
+		flight := inFlight(schedule)
+		got, err := f.cut(limits{stages, o.Budget / int64(o.Chunks), flight, o.Link})
+		if err != nil && !eager {
+			return nil, err
 		}
-	}
-	if err != nil {
-		return nil, err
+		// The order that hides sends has more under way: not where that moves what is cut.
+		if !eager || err == nil && slices.Equal(got, cuts) {
+			l.schedule, l.inFlight, cuts = schedule, flight, got
+		}
 	}
 	l.placement = a.place(stages, func(i int) int {
 		at, found := slices.BinarySearch(cuts, i)

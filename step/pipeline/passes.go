@@ -34,24 +34,26 @@ type box map[graph.Value]*held
 // passes are those of one step on one rank.
 type passes struct {
 	*Runner
-	ctx     context.Context
-	batch   func(micro int) ([]*step.Tensor, error)
-	boxes   map[[2]int]box // by stage and micro-batch
-	drawers map[int][]int  // by stage: the micro-batch that has each drawer, or nobody
-	batches map[int]box    // by micro-batch
-	weights map[int]box    // by stage, in another type
-	came    map[pass]int   // of a pass of another rank, the exchange that its values came with
-	posted  int            // exchanges that were queued
-	over    int            // exchanges that later passes wait for, or that are done
-	using   [][]*held      // by exchange
-	started int            // passes that were queued
-	made    int            // passes that are done
-	then    []func() error // by pass, what follows when it is done; nil: nothing
-	loss    float64
+	ctx      context.Context
+	batch    func(micro int) ([]*step.Tensor, error)
+	boxes    map[[2]int]box // by stage and micro-batch
+	drawers  map[int][]int  // by stage: the micro-batch that has each drawer, or nobody
+	batches  map[int]box    // by micro-batch
+	weights  map[int]box    // by stage, in another type
+	came     map[pass]int   // of a pass of another rank, the exchange that its values came with
+	queued   bool           // passes are queued, and not waited for
+	posted   int            // exchanges that were queued
+	over     int            // exchanges that later passes wait for, or that are done
+	using    [][]*held      // by exchange
+	started  int            // passes that were queued
+	finished int            // passes that are done
+	then     []func() error // by pass, what follows when it is done; nil: nothing
+	loss     float64
 }
 
 func newPasses(ctx context.Context, r *Runner, batch func(micro int) ([]*step.Tensor, error)) *passes {
-	return &passes{Runner: r, ctx: ctx, batch: batch, boxes: map[[2]int]box{}, drawers: map[int][]int{}, batches: map[int]box{}, weights: map[int]box{}, came: map[pass]int{}, using: make([][]*held, len(r.exchanges)), then: make([]func() error, len(r.ends))}
+	queued := r.recycler != nil && r.l.o.Compile.Block == nil
+	return &passes{Runner: r, queued: queued, ctx: ctx, batch: batch, boxes: map[[2]int]box{}, drawers: map[int][]int{}, batches: map[int]box{}, weights: map[int]box{}, came: map[pass]int{}, using: make([][]*held, len(r.exchanges)), then: make([]func() error, len(r.ends))}
 }
 
 // ahead is how many passes are queued before the first of them is done: the device has the
@@ -73,10 +75,17 @@ func (x *passes) run() error {
 			return fmt.Errorf("stage %d of %d: weights: %w", c.number, len(x.l.parts), err)
 		}
 	}
+	if x.recycler != nil {
+		x.recycler.idle = x.idle
+		defer func() { x.recycler.idle = nil }()
+	}
 	for i, op := range x.l.schedule[x.rank] {
 		c := x.chunks[op.Chunk]
+		if err := x.reach(x.started - ahead); err != nil {
+			return err
+		}
 		if err := x.make(op, c, x.levels[i]); err != nil {
-			return fmt.Errorf("stage %d of %d: %v pass of micro-batch %d: %w", c.number, len(x.l.parts), op.Kind, op.Micro, err)
+			return x.named(op, c, err)
 		}
 	}
 	if err := x.post(math.MaxInt); err != nil {
@@ -98,18 +107,36 @@ func (x *passes) run() error {
 
 // reach waits until the first so many passes are done.
 func (x *passes) reach(n int) error {
-	for ; x.made < n; x.made++ {
-		if err := device.Wait(x.ctx, x.ends[x.made]); err != nil {
-			return err
+	for ; x.finished < n; x.finished++ {
+		var err error
+		if x.queued {
+			err = device.Wait(x.ctx, x.ends[x.finished])
 		}
-		if then := x.then[x.made]; then != nil {
-			x.then[x.made] = nil
-			if err := then(); err != nil {
-				return err
-			}
+		if then := x.then[x.finished]; then != nil && err == nil {
+			x.then[x.finished] = nil
+			err = then()
+		}
+		if err != nil {
+			op := x.l.schedule[x.rank][x.finished]
+			return x.named(op, x.chunks[op.Chunk], err)
 		}
 	}
 	return nil
+}
+
+// named says in which pass something went wrong.
+func (x *passes) named(op Op, c *chunk, err error) error {
+	return fmt.Errorf("stage %d of %d: %v pass of micro-batch %d: %w", c.number, len(x.l.parts), op.Kind, op.Micro, err)
+}
+
+// idle waits for all that is queued.
+func (x *passes) idle() error {
+	if x.queued && x.started > 0 {
+		if err := x.ends[x.started-1].Synchronize(); err != nil {
+			return err
+		}
+	}
+	return x.stream.Synchronize()
 }
 
 // wait waits for all passes that were queued, whatever became of them.
@@ -117,15 +144,19 @@ func (x *passes) wait() error {
 	var all []error
 	for _, c := range x.chunks {
 		for _, p := range []*program{c.cast, c.forward, c.backward} {
-			if p != nil {
-				all = append(all, p.x.Wait())
+			if p == nil {
+				continue
+			}
+			if err := p.x.Wait(); err != nil {
+				all = append(all, fmt.Errorf("stage %d of %d: %w", c.number, len(x.l.parts), err))
 			}
 		}
 	}
 	return errors.Join(all...)
 }
 
-// cast makes weights in another type, before all passes.
+// cast makes weights in another type. It moves together, which the first pass waits for,
+// behind them.
 func (x *passes) cast(c *chunk) error {
 	if c.cast == nil {
 		return nil
@@ -137,7 +168,7 @@ func (x *passes) cast(c *chunk) error {
 	if err != nil {
 		return err
 	}
-	out, err := c.cast.x.Start(context.Background(), inputs, c.cast.donate, x.together, x.together)
+	out, err := x.launch(c.cast, inputs, x.together, x.together)
 	if err != nil {
 		return err
 	}
@@ -151,6 +182,9 @@ func (x *passes) cast(c *chunk) error {
 
 // pause is a pass in which nothing is done.
 func (x *passes) pause() error {
+	if !x.queued {
+		return nil
+	}
 	if x.started > 0 {
 		if err := x.stream.Wait(x.ends[x.started-1]); err != nil {
 			return err
@@ -168,7 +202,15 @@ func (x *passes) start(p *program, inputs []*step.Tensor) ([]*step.Tensor, error
 	if x.over > 0 {
 		after = append(after, x.done[x.over-1])
 	}
-	return p.x.Start(context.Background(), inputs, p.donate, x.ends[x.started], after...)
+	return x.launch(p, inputs, x.ends[x.started], after...)
+}
+
+// launch queues a program between events, or runs it.
+func (x *passes) launch(p *program, inputs []*step.Tensor, done device.Event, after ...device.Event) ([]*step.Tensor, error) {
+	if x.queued {
+		return p.x.Start(context.Background(), inputs, p.donate, done, after...)
+	}
+	return p.x.Run(context.Background(), inputs, p.donate)
 }
 
 // make makes a pass that ends at a level.
@@ -189,9 +231,6 @@ func (x *passes) make(op Op, c *chunk, level int) error {
 			return err
 		}
 	}
-	if err := x.reach(x.started - ahead); err != nil {
-		return err
-	}
 	var err error
 	if op.Kind == Forward {
 		err = x.forward(c, op.Micro)
@@ -202,7 +241,7 @@ func (x *passes) make(op Op, c *chunk, level int) error {
 		return err
 	}
 	x.started++
-	if x.recycler == nil { // others may have what is freed at once
+	if !x.queued {
 		if err := x.reach(x.started); err != nil {
 			return err
 		}
@@ -215,7 +254,7 @@ func (x *passes) make(op Op, c *chunk, level int) error {
 
 // post queues exchanges up to a level.
 func (x *passes) post(level int) error {
-	if x.posted < len(x.exchanges) && x.exchanges[x.posted].level <= level && x.started > 0 {
+	if x.queued && x.posted < len(x.exchanges) && x.exchanges[x.posted].level <= level && x.started > 0 {
 		if err := x.stream.Wait(x.ends[x.started-1]); err != nil {
 			return err
 		}
@@ -248,7 +287,7 @@ func (x *passes) post(level int) error {
 			x.came[t.made] = x.posted
 			list = append(list, parallel.Recv(tensor.Ptr(), bytes, t.made.stage%x.l.ranks))
 		}
-		if err := errors.Join(x.passes.Exchange(x.stream, list...), x.stream.Record(x.done[x.posted])); err != nil {
+		if err := errors.Join(x.beside.Exchange(x.stream, list...), x.stream.Record(x.done[x.posted])); err != nil {
 			return err
 		}
 	}
@@ -260,7 +299,7 @@ func (x *passes) await(n int) error {
 	if n <= x.over {
 		return nil
 	}
-	if x.recycler == nil {
+	if !x.queued {
 		if err := device.Wait(x.ctx, x.done[n-1]); err != nil {
 			return err
 		}

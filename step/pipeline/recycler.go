@@ -20,6 +20,9 @@ import (
 type recycler struct {
 	dev device.Device
 
+	other *recycler    // what it keeps is freed when the device has nothing left, too; or nil
+	idle  func() error // waits until nothing uses what is kept; nil: nothing does
+
 	mu    sync.Mutex
 	open  drawer // that memory comes from
 	free  map[shelf][]device.Ptr
@@ -69,9 +72,14 @@ func (r *recycler) Alloc(n int64) (device.Ptr, error) {
 			}
 		}
 	}
-	if errors.Is(err, device.ErrOutOfMemory) && len(r.free) > 0 {
+	if errors.Is(err, device.ErrOutOfMemory) {
 		if err := r.empty(); err != nil {
 			return 0, err
+		}
+		if r.other != nil {
+			if err := r.other.Close(); err != nil {
+				return 0, err
+			}
 		}
 		p, err = r.dev.Alloc(n)
 	}
@@ -96,6 +104,11 @@ func (r *recycler) Free(p device.Ptr) error {
 }
 
 func (r *recycler) empty() error {
+	if r.idle != nil {
+		if err := r.idle(); err != nil {
+			return err
+		}
+	}
 	var all []error
 	for _, list := range r.free {
 		for _, p := range list {

@@ -17,7 +17,9 @@ import (
 
 // Run runs a step. All ranks call it. batch makes the tensors of a micro-batch, one for each
 // of the step's Batch, and is called once for each, from 0, when the rank's first stage comes
-// to it; Run frees them. All ranks get the loss, the mean over micro-batches.
+// to it; Run frees them. That may be before what the stage needs of other ranks is there, and
+// while earlier passes are on the device, whose batches are still in use. All ranks get the
+// loss, the mean over micro-batches.
 //
 // A loss that is not finite is a [train.ErrNotFinite], on all ranks. If a step fails
 // otherwise, or ctx ends, which is asked before each pass and while a rank waits for others,

@@ -28,10 +28,12 @@ type Runner struct {
 	l        *layout
 	c        parallel.Comm
 	rank     int
-	memory   *step.Memory
+	memory   *step.Memory   // of what passes have
 	recycler *recycler      // of memory, if that is the runner's own
+	batches  *step.Memory   // of batches
+	places   *recycler      // of batches, if that is the runner's own
 	stream   device.Stream  // of what ranks do together
-	passes   parallel.Comm  // of what is exchanged beside passes
+	beside   parallel.Comm  // of what is exchanged beside passes
 	done     []device.Event // behind each exchange of a step
 	ends     []device.Event // behind each pass
 	together device.Event   // behind what ends a step
@@ -99,7 +101,13 @@ func Open(s train.Step, exec step.Executor, c parallel.Comm, o Options) (_ *Runn
 		l: l, c: c, rank: c.Rank(), memory: o.Compile.Memory, holds: make([]bool, len(s.State)), reads: map[graph.Value]bool{},
 		put: make([]bool, len(s.State)), state: map[slot]*step.Tensor{}, sums: map[int]*step.Tensor{}, told: map[graph.Value]*step.Tensor{},
 	}
+	if r.beside, err = parallel.Beside(context.Background(), c); err != nil {
+		return nil, fmt.Errorf("pipeline: rank %d: %w", r.rank, err)
+	}
 	if err := r.open(exec); err != nil {
+		if r.beside != c {
+			r.beside.Abort(err) // so that Close does not wait for others, which may be in a step
+		}
 		return nil, fmt.Errorf("pipeline: rank %d: %w", r.rank, errors.Join(err, r.Close()))
 	}
 	return r, nil
@@ -108,9 +116,9 @@ func Open(s train.Step, exec step.Executor, c parallel.Comm, o Options) (_ *Runn
 // agree fails on all ranks if they do not have the same step, cut at the same places.
 func (l *layout) agree(c parallel.Comm) error {
 	digest := sha256.New()
-	fmt.Fprintln(digest, l.step.Graph, l.step.Loss, l.step.Batch, l.step.State, l.step.Gradients, l.o.Micro, l.o.Chunks)
+	fmt.Fprintln(digest, l.step.Graph, l.step.Loss, l.step.Batch, l.step.State, l.step.Gradients, l.o.Micro, l.o.Chunks, l.schedule)
 	for _, p := range l.parts {
-		fmt.Fprintln(digest, p.forward.graph, p.backward.graph)
+		fmt.Fprintln(digest, p.cast.graph, p.forward.graph, p.backward.graph)
 	}
 	texts, err := parallel.Texts(c, hex.EncodeToString(digest.Sum(nil)))
 	for rank, text := range texts {
@@ -123,10 +131,17 @@ func (l *layout) agree(c parallel.Comm) error {
 
 func (r *Runner) open(exec step.Executor) (err error) {
 	if r.memory == nil {
-		r.recycler = newRecycler(exec.Device())
+		r.recycler, r.places = newRecycler(exec.Device()), newRecycler(exec.Device())
+		r.recycler.other, r.places.other = r.places, nil
 		if r.memory, err = step.OpenMemory(exec.Device(), r.recycler); err != nil {
 			return err
 		}
+		r.batches, err = step.OpenMemory(exec.Device(), r.places)
+	} else {
+		r.batches = r.memory
+	}
+	if err != nil {
+		return err
 	}
 	if r.stream, err = r.c.Device().NewStream(); err != nil {
 		return err
@@ -147,9 +162,6 @@ func (r *Runner) open(exec step.Executor) (err error) {
 		return err
 	}
 	if r.ends, err = r.events(len(r.levels)); err != nil {
-		return err
-	}
-	if r.passes, err = parallel.Beside(context.Background(), r.c); err != nil {
 		return err
 	}
 	if err := r.compile(exec); err != nil {
@@ -260,10 +272,10 @@ func (r *Runner) allocate() (err error) {
 	return nil
 }
 
-// Memory is what makes tensors for batches.
-func (r *Runner) Memory() *step.Memory { return r.memory }
+// Memory is what makes tensors for batches, also while a step runs.
+func (r *Runner) Memory() *step.Memory { return r.batches }
 
-// Close frees what the runner has. A second Close does nothing.
+// Close frees what the runner has. All ranks call it. A second Close does nothing.
 func (r *Runner) Close() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -272,8 +284,8 @@ func (r *Runner) Close() error {
 	}
 	r.closed = true
 	var all []error
-	if r.passes != nil && r.passes != r.c {
-		all = append(all, r.passes.Close())
+	if r.beside != nil && r.beside != r.c {
+		all = append(all, r.beside.Close())
 	}
 	if r.stream != nil {
 		err := r.stream.Close()
@@ -302,6 +314,9 @@ func (r *Runner) Close() error {
 	}
 	if r.recycler != nil && r.memory != nil {
 		all = append(all, r.memory.Close(), r.recycler.Close())
+		if r.batches != nil {
+			all = append(all, r.batches.Close(), r.places.Close())
+		}
 	}
 	return errors.Join(all...)
 }

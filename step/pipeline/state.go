@@ -124,8 +124,8 @@ func (r *Runner) missing(i int) error {
 func (r *Runner) fail(err error) error {
 	r.failed = err
 	r.c.Abort(err)
-	if r.passes != nil {
-		r.passes.Abort(err)
+	if r.beside != nil {
+		r.beside.Abort(err)
 	}
 	_ = r.stream.Synchronize() // what failed was told
 	return err

@@ -9,7 +9,7 @@ import (
 
 // transfer is a value of one pass that goes to the rank of the next or previous stage.
 type transfer struct {
-	level  int // when it is sent, on a clock on which each pass takes 1
+	level  int // when it is sent, on the clock of levels
 	made   pass
 	to     int // stage
 	value  graph.Value
