@@ -143,7 +143,7 @@ func (f *comparedFile) program(r comparedRow) string {
 }
 
 // writeCompared writes all files of a run of one kind as one table, the rows of
-// one name together: of several files of a program the median of the medians,
+// one name and unit together: of several files of a program the median of the medians,
 // with the least and the most of all.
 func writeCompared(w *strings.Builder, kind string, files []*comparedFile) {
 	if len(files) == 0 {
@@ -152,14 +152,14 @@ func writeCompared(w *strings.Builder, kind string, files []*comparedFile) {
 	// Pinion's first, whose names of rows lead.
 	files = slices.Clone(files)
 	slices.SortStableFunc(files, func(a, b *comparedFile) int { return pinionFirst(a.Commit, b.Commit) })
-	type key struct{ name, program string }
+	type key struct{ name, unit, program string }
 	var names, stems []string
 	var keys []key
 	rows := map[key][]comparedRow{}
 	for _, f := range files {
 		stems = append(stems, f.file)
 		for _, r := range f.Rows {
-			k := key{r.Name, f.program(r)}
+			k := key{r.Name, r.Unit, f.program(r)}
 			if !slices.Contains(names, r.Name) {
 				names = append(names, r.Name)
 			}

@@ -70,3 +70,18 @@ func TestTraced(t *testing.T) {
 		}
 	}
 }
+
+// A row in a unit of its own is not put together with one of the same name.
+func TestUnits(t *testing.T) {
+	r := &run{name: "a", turns: map[string][]*turnFile{}, compared: map[string][]*comparedFile{}}
+	testkit.OK(t, r.add("ranks", []byte(`{"commit": "abc", "what": "ranks", "rows": [
+		{"name": "a step", "by": "Pinion", "unit": "ms", "value": 200},
+		{"name": "a step", "by": "Pinion", "unit": "of the ideal", "value": 1.1, "at_most": 1.05}]}`)))
+	var w strings.Builder
+	writeCompared(&w, ranked, r.compared[ranked])
+	for _, want := range []string{"| a step | Pinion | 1 | 200 ms |", "| a step | Pinion | 1 | 1.10 of the ideal |", "at most 1.05 of the ideal: missed"} {
+		if !strings.Contains(w.String(), want) {
+			t.Errorf("%q is missing in\n%s", want, &w)
+		}
+	}
+}
