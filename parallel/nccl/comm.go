@@ -325,8 +325,9 @@ func (c *comm) Split(ctx context.Context, color, key int) (parallel.Comm, error)
 	return c.split(ctx, color, key, c.mostBlocks)
 }
 
-// besideBlocks is how many thread blocks a transfer has that goes on beside computation: the
-// least that loses nothing by it.
+// besideBlocks is how many thread blocks a transfer has that goes on beside computation. Stages
+// of a GPT of 24 x 2048 on two H200 were as fast with 1, 2, 4 and 8, and slower by 3 to 4 % with
+// as many as NCCL likes.
 const besideBlocks = 4
 
 // Beside is for [parallel.Beside]. A kernel that waits for another rank keeps its

@@ -162,6 +162,37 @@ func TestAbortOfParts(t *testing.T) {
 	}))
 }
 
+// A group beside computation has the results of its own operations, and ends with that which
+// it is of.
+func TestBeside(t *testing.T) {
+	reason := errors.New("rank 0 was seen to fall")
+	for _, size := range sizes(t) {
+		comms := open(t, size)
+		testkit.OK(t, withRigs(comms, func(r *rig) error {
+			c, err := parallel.Beside(ctx, r.Comm)
+			if err != nil {
+				return err
+			}
+			if c == r.Comm || c.Rank() != r.Rank() || c.Size() != size {
+				return fmt.Errorf("rank %d of %d is %d of %d there", r.Rank(), size, c.Rank(), c.Size())
+			}
+			one, got := make([]byte, 4), make([]byte, 4)
+			binary.LittleEndian.PutUint32(one, math.Float32bits(1))
+			err = errors.Join(r.s.CopyH2D(r.p, one), r.s.Synchronize(), c.AllReduce(r.s, dtype.F32, parallel.Sum, parallel.Part{Recv: r.p, Send: r.p, N: 1}),
+				r.s.CopyD2H(got, r.p), r.s.Synchronize(), r.Barrier(ctx))
+			if v := math.Float32frombits(binary.LittleEndian.Uint32(got)); err == nil && v != float32(size) {
+				err = fmt.Errorf("the sum is %v", v)
+			}
+			r.Abort(reason)
+			if failed := c.Barrier(ctx); !errors.Is(failed, reason) {
+				err = errors.Join(err, fmt.Errorf("it lives on: %w", failed))
+			}
+			return errors.Join(err, c.Close())
+		}))
+		testkit.OK(t, each(comms, parallel.Comm.Close))
+	}
+}
+
 // What is captured runs with each launch, beside what is not.
 func TestCapture(t *testing.T) {
 	for _, size := range sizes(t) {

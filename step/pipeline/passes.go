@@ -70,14 +70,14 @@ func (x *passes) run() error {
 	if err := x.stream.Record(x.together); err != nil {
 		return err
 	}
+	if x.recycler != nil {
+		x.recycler.idle = x.idle
+		defer func() { x.recycler.idle = nil }()
+	}
 	for _, c := range x.chunks {
 		if err := x.cast(c); err != nil {
 			return fmt.Errorf("stage %d of %d: weights: %w", c.number, len(x.l.parts), err)
 		}
-	}
-	if x.recycler != nil {
-		x.recycler.idle = x.idle
-		defer func() { x.recycler.idle = nil }()
 	}
 	for i, op := range x.l.schedule[x.rank] {
 		c := x.chunks[op.Chunk]

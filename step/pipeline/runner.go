@@ -30,7 +30,7 @@ type Runner struct {
 	rank     int
 	memory   *step.Memory   // of what passes have
 	recycler *recycler      // of memory, if that is the runner's own
-	batches  *step.Memory   // of batches
+	given    *step.Memory   // of batches
 	places   *recycler      // of batches, if that is the runner's own
 	stream   device.Stream  // of what ranks do together
 	beside   parallel.Comm  // of what is exchanged beside passes
@@ -132,13 +132,13 @@ func (l *layout) agree(c parallel.Comm) error {
 func (r *Runner) open(exec step.Executor) (err error) {
 	if r.memory == nil {
 		r.recycler, r.places = newRecycler(exec.Device()), newRecycler(exec.Device())
-		r.recycler.other, r.places.other = r.places, nil
+		r.recycler.other = r.places
 		if r.memory, err = step.OpenMemory(exec.Device(), r.recycler); err != nil {
 			return err
 		}
-		r.batches, err = step.OpenMemory(exec.Device(), r.places)
+		r.given, err = step.OpenMemory(exec.Device(), r.places)
 	} else {
-		r.batches = r.memory
+		r.given = r.memory
 	}
 	if err != nil {
 		return err
@@ -273,7 +273,7 @@ func (r *Runner) allocate() (err error) {
 }
 
 // Memory is what makes tensors for batches, also while a step runs.
-func (r *Runner) Memory() *step.Memory { return r.batches }
+func (r *Runner) Memory() *step.Memory { return r.given }
 
 // Close frees what the runner has. All ranks call it. A second Close does nothing.
 func (r *Runner) Close() error {
@@ -314,8 +314,8 @@ func (r *Runner) Close() error {
 	}
 	if r.recycler != nil && r.memory != nil {
 		all = append(all, r.memory.Close(), r.recycler.Close())
-		if r.batches != nil {
-			all = append(all, r.batches.Close(), r.places.Close())
+		if r.given != nil {
+			all = append(all, r.given.Close(), r.places.Close())
 		}
 	}
 	return errors.Join(all...)
