@@ -27,8 +27,9 @@ type GPT struct {
 	// operation of the executor's.
 	PlainAttention bool
 
-	LearningRate float64 // default: 1e-3
-	Ranks        bool    // gradients are the means of all ranks'
+	LearningRate float64     // default: 1e-3
+	Ranks        bool        // gradients are the means of all ranks'
+	Average      dtype.DType // in which these are averaged; 0: their own
 }
 
 func (c GPT) check() error {
@@ -69,7 +70,7 @@ func (c GPT) Model() (*Model, error) {
 		}
 		x = b.layerNorm(x, b.weight("scale", ones, c.Width), b.weight("offset", zeros, c.Width))
 		logits := b.linear(x, b.weight("head", random(0.02), c.Width, c.Vocabulary))
-		b.finish(b.crossEntropy(logits, targets), c.Optimizer, c.LearningRate, c.Ranks)
+		b.finish(b.crossEntropy(logits, targets), c.Optimizer, c.LearningRate, means(c.Ranks, c.Average))
 	})
 }
 
@@ -122,6 +123,6 @@ func (c Llama) Model() (*Model, error) {
 		}
 		x = b.rmsNorm(x, b.weight("scale", ones, c.Width))
 		logits := b.linear(x, b.weight("head", random(0.02), c.Width, c.Vocabulary))
-		b.finish(b.crossEntropy(logits, targets), c.Optimizer, c.LearningRate, c.Ranks)
+		b.finish(b.crossEntropy(logits, targets), c.Optimizer, c.LearningRate, means(c.Ranks, c.Average))
 	})
 }

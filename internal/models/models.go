@@ -192,9 +192,17 @@ const (
 	Adam                  // Kingma and Ba, 2015, with the usual constants
 )
 
+// means says how ranks average gradients; nil: there is one.
+func means(ranks bool, t dtype.DType) *graph.AllReduceOptions {
+	if !ranks {
+		return nil
+	}
+	return &graph.AllReduceOptions{Mean: true, Type: t}
+}
+
 // finish makes results of the loss and the gradients: the gradients, or new weights.
 // Of ranks, they are the means of all.
-func (b *builder) finish(loss graph.Value, o Optimizer, rate float64, ranks bool) {
+func (b *builder) finish(loss graph.Value, o Optimizer, rate float64, means *graph.AllReduceOptions) {
 	b.output(loss)
 	b.differentiate()
 	if rate == 0 {
@@ -211,10 +219,10 @@ func (b *builder) finish(loss graph.Value, o Optimizer, rate float64, ranks bool
 	for _, w := range b.weights {
 		g := b.wide(b.gradients[w])
 		b.model.gradients = append(b.model.gradients, g)
-		if ranks {
-			means, err := b.g.AllReduce(graph.AllReduceOptions{Mean: true}, g)
+		if means != nil {
+			list, err := b.g.AllReduce(*means, g)
 			b.must(err)
-			g = means[0]
+			g = list[0]
 		}
 		switch o {
 		case None:

@@ -23,8 +23,9 @@ type ResNet struct {
 
 	Type         dtype.DType // as of [GPT]
 	Optimizer    Optimizer
-	LearningRate float64 // default: 1e-3
-	Ranks        bool    // as of [GPT]
+	LearningRate float64     // default: 1e-3
+	Ranks        bool        // as of [GPT]
+	Average      dtype.DType // as of [GPT]
 }
 
 // Model makes the graph. Parameters are the images, f32[Batch,Size,Size,3], their
@@ -65,7 +66,7 @@ func (c ResNet) Model() (*Model, error) {
 		x = b.average(x)
 		logits := b.linear(x, b.weight("head", random(1/math.Sqrt(float64(dims[3]))), dims[3], c.Classes))
 		logits = b.bias(logits, b.weight("offset", zeros, c.Classes))
-		b.finish(b.crossEntropy(logits, classes), c.Optimizer, c.LearningRate, c.Ranks)
+		b.finish(b.crossEntropy(logits, classes), c.Optimizer, c.LearningRate, means(c.Ranks, c.Average))
 	})
 }
 

@@ -19,6 +19,50 @@ type Together struct {
 // AllReduceOptions say what ranks make of their values.
 type AllReduceOptions struct {
 	Mean bool // their sum, divided by the number of ranks
+
+	// Type is the floating-point type in which values of a wider one travel and are added
+	// up: results are rounded to it. Default: 0, their own.
+	Type dtype.DType
+}
+
+// narrow converts what travels in another type. It fails if that is none to add up in.
+func (o AllReduceOptions) narrow(g *Graph, op Op, values []Value) ([]Value, error) {
+	if o.Type == 0 {
+		return values, nil
+	}
+	if o.Type != dtype.F16 && o.Type != dtype.BF16 && o.Type != dtype.F32 {
+		return nil, bad(op, values, "values cannot travel in %v", o.Type)
+	}
+	return g.converted(values, func(v Value) dtype.DType {
+		if t := v.Shape().Type; !t.IsFloat() || t.Size() <= o.Type.Size() {
+			return t
+		}
+		return o.Type
+	})
+}
+
+// converted are values in other types.
+func (g *Graph) converted(values []Value, to func(Value) dtype.DType) (list []Value, err error) {
+	for _, v := range values {
+		if t := to(v); t != v.Shape().Type {
+			if v, err = g.Convert(v, t); err != nil {
+				return nil, err
+			}
+		}
+		list = append(list, v)
+	}
+	return list, nil
+}
+
+// reduced adds what ranks reduce together, in the type in which it travels, and gives results
+// those of values.
+func (g *Graph) reduced(op Op, o AllReduceOptions, ranks int, values []Value, result func(Shape) Shape) ([]Value, error) {
+	sent, err := o.narrow(g, op, values)
+	if err != nil {
+		return nil, err
+	}
+	i, list := -1, g.together(op, &Together{Mean: o.Mean, Ranks: ranks}, sent, result)
+	return g.converted(list, func(Value) dtype.DType { i++; return values[i].Shape().Type })
 }
 
 // AllReduce adds a sum over ranks, or a mean: each rank gives values of the same shapes,
@@ -30,7 +74,7 @@ func (g *Graph) AllReduce(o AllReduceOptions, values ...Value) ([]Value, error) 
 	if err := g.checkReduced(AllReduce, o, values); err != nil {
 		return nil, err
 	}
-	return g.together(AllReduce, &Together{Mean: o.Mean}, values, func(s Shape) Shape { return s }), nil
+	return g.reduced(AllReduce, o, 0, values, func(s Shape) Shape { return s })
 }
 
 // ReduceScatter adds the same, of which each of so many ranks gets its share: of the first
@@ -44,11 +88,11 @@ func (g *Graph) ReduceScatter(o AllReduceOptions, ranks int, values ...Value) ([
 			return nil, bad(ReduceScatter, values, "the first axis cannot be shared by %d ranks", ranks)
 		}
 	}
-	return g.together(ReduceScatter, &Together{Mean: o.Mean, Ranks: ranks}, values, func(s Shape) Shape {
+	return g.reduced(ReduceScatter, o, ranks, values, func(s Shape) Shape {
 		dims := slices.Clone(s.Dims)
 		dims[0] /= ranks
 		return Shape{s.Type, dims}
-	}), nil
+	})
 }
 
 // AllGather adds what so many ranks have, one behind the other along the first axis.

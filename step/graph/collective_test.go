@@ -126,3 +126,27 @@ func meaning(g *graph.Graph) (list []int) {
 }
 
 var meanings = map[string]int{}
+
+// What is wider than the type in which values travel is rounded to it, and has its own type
+// again; all else is as it was.
+func TestTravel(t *testing.T) {
+	m := newMaker(t)
+	wide, narrow, whole := m.param(f32(4)), m.param(graph.MakeShape(dtype.BF16, 4)), m.param(graph.MakeShape(dtype.I32, 4))
+	o := graph.AllReduceOptions{Type: dtype.BF16}
+	sums := testkit.Must(m.AllReduce(o, wide, narrow, whole))(t)
+	shares := testkit.Must(m.ReduceScatter(o, 2, wide))(t)
+	for i, want := range []graph.Shape{f32(4), graph.MakeShape(dtype.BF16, 4), graph.MakeShape(dtype.I32, 4), f32(2)} {
+		if got := append(sums, shares...)[i].Shape(); !got.Equal(want) {
+			t.Errorf("result %d is %v, want %v", i, got, want)
+		}
+	}
+	for _, n := range m.Nodes() {
+		if n.Op.Class() == graph.Collective && n.Inputs[0].Shape().Type != dtype.BF16 {
+			t.Errorf("%v travels in %v", n, n.Inputs[0].Shape())
+		}
+	}
+	for _, bad := range []dtype.DType{dtype.I32, dtype.F64, dtype.Bool} {
+		_, err := m.AllReduce(graph.AllReduceOptions{Type: bad}, wide)
+		testkit.WantError(t, bad.String(), err, graph.ErrArgument, "cannot travel in")
+	}
+}

@@ -16,7 +16,7 @@ import (
 // What is told of each micro-batch ([State].Each), such as means that normalisations keep,
 // is a rank's own.
 func (s *Step) OverRanks() (*Step, error) {
-	o, err := s.overRanks(1, 0, ShareNothing)
+	o, err := s.overRanks(1, 0, Options{})
 	if err != nil {
 		return nil, err
 	}
@@ -37,7 +37,8 @@ type over struct {
 }
 
 // overRanks is OverRanks of ranks that share some of it.
-func (s *Step) overRanks(ranks, rank int, sharing Sharing) (*over, error) {
+func (s *Step) overRanks(ranks, rank int, o Options) (*over, error) {
+	sharing := o.Share
 	if err := s.check(1); err != nil {
 		return nil, err
 	}
@@ -50,7 +51,7 @@ func (s *Step) overRanks(ranks, rank int, sharing Sharing) (*over, error) {
 	w := &rewriter{
 		builder: &builder{Graph: graph.New(s.Graph.Name())}, step: s, inside: s.before(),
 		now: map[graph.Value]graph.Value{}, mean: map[graph.Value]graph.Value{}, own: map[graph.Value]graph.Value{},
-		ranks: ranks, rank: rank, sharing: sharing,
+		ranks: ranks, rank: rank, sharing: sharing, means: graph.AllReduceOptions{Mean: true, Type: o.Average},
 	}
 	if ranks > 1 && sharing != ShareNothing {
 		w.shares = w.findShares()
@@ -148,6 +149,7 @@ type rewriter struct {
 
 	ranks, rank int
 	sharing     Sharing
+	means       graph.AllReduceOptions      // of gradients
 	weights     *gathering                  // of [ShareWeights]
 	shares      map[graph.Value]*share      // of values that ranks share
 	own         map[graph.Value]graph.Value // the rank's share of them
@@ -192,7 +194,7 @@ func (w *rewriter) reduced(v graph.Value) graph.Value {
 		return w.now[v]
 	}
 	if w.mean[v] == (graph.Value{}) {
-		w.mean[v] = w.one(w.AllReduce(graph.AllReduceOptions{Mean: true}, w.now[v]))
+		w.mean[v] = w.one(w.AllReduce(w.means, w.now[v]))
 	}
 	return w.mean[v]
 }

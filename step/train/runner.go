@@ -40,6 +40,10 @@ type Options struct {
 	// [ShareNothing].
 	Share Sharing
 
+	// Average is the floating-point type in which ranks average gradients of a wider one: in
+	// bfloat16, half as much travels, and the mean has its 8 bits. Default: 0, their own.
+	Average dtype.DType
+
 	// Autocast is the type that graphs partly compute in: see [autocast.Graph]. Default: 0,
 	// they are as they were built.
 	Autocast dtype.DType
@@ -90,7 +94,7 @@ func Open(s Step, exec step.Executor, o Options) (_ *Runner, err error) {
 		return nil, fmt.Errorf("train: %w: graph %q is split over %d ranks, and there are %d", ErrArgument, s.Graph.Name(), s.SplitOver, c.Size())
 	}
 	if c := o.Compile.Ranks; c != nil && !split {
-		if divided, err = s.overRanks(c.Size(), c.Rank(), o.Share); err != nil {
+		if divided, err = s.overRanks(c.Size(), c.Rank(), o); err != nil {
 			return nil, err
 		}
 		if o.Share != ShareNothing && c.Size() > 1 && !divided.shared {

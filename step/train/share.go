@@ -211,7 +211,7 @@ func (w *rewriter) ownOf(v graph.Value) graph.Value {
 	}
 	if w.isGradient(v) {
 		if w.err == nil {
-			w.own[v] = w.one(w.ReduceScatter(graph.AllReduceOptions{Mean: true}, w.ranks, flat))
+			w.own[v] = w.one(w.ReduceScatter(w.means, w.ranks, flat))
 		}
 		return w.own[v]
 	}

@@ -71,6 +71,7 @@ until the next one is there, and prints how long the slowest took.`,
 	f := stepFlags{device: cli.DeviceFlag(cmd)}
 	set := cmd.Flags()
 	flags.Choice(set, &f.model, "model", "gpt", []string{"gpt", "llama", "resnet50", "gpt2"}, "what to run")
+	flags.Choice(set, &f.average, "average", "f32", []string{"f32", "bf16", "f16"}, "type in which ranks average gradients of a wider one")
 	flags.Choice(set, &f.dtype, "dtype", "bf16", []string{"bf16", "f16", "f32", "f64"}, "type of products; weights and sums are f32, or f64 with f64")
 	flags.Choice(set, &f.optimizer, "optimizer", "", []string{"none", "sgd", "adam"}, "what becomes of gradients (default: adam for llama, none for others)")
 	flags.Choice(set, &f.attention, "attention", "auto", []string{"auto", "plain"}, "auto is one operation where the device has it; plain has scores in memory")
@@ -99,6 +100,7 @@ until the next one is there, and prints how long the slowest took.`,
 type stepFlags struct {
 	device                                          *string
 	model, dtype, optimizer, attention, plan, times string
+	average                                         string
 	layers, width, heads, batch, length, vocabulary int
 	image, steps                                    int
 	budgets                                         []int64
@@ -112,7 +114,7 @@ var unused = map[string][]string{
 	"gpt":      {"image"},
 	"llama":    {"image"},
 	"resnet50": {"layers", "heads", "length", "vocabulary", "attention"},
-	"gpt2":     {"batch", "image", "optimizer", "attention"},
+	"gpt2":     {"average", "batch", "image", "optimizer", "attention"},
 }
 
 // orElse sets sizes that were not given.
@@ -127,6 +129,14 @@ func orElse(sizes map[*int]int) {
 var stepTypes = map[string]dtype.DType{"bf16": dtype.BF16, "f16": dtype.F16, "f32": dtype.F32, "f64": dtype.F64}
 
 // make makes the model, with a name for it and its sizes.
+// averaged is the type in which ranks average gradients; 0: that of all.
+func (f *stepFlags) averaged() dtype.DType {
+	if f.average == "f32" { // f64 has no other
+		return 0
+	}
+	return stepTypes[f.average]
+}
+
 func (f *stepFlags) make(plain, ranks bool) (m *models.Model, name string, err error) {
 	t := stepTypes[f.dtype]
 	optimizer := map[string]models.Optimizer{"sgd": models.SGD, "adam": models.Adam}[f.optimizer]
@@ -141,7 +151,7 @@ func (f *stepFlags) make(plain, ranks bool) (m *models.Model, name string, err e
 			}
 		}
 		c := models.GPT{Layers: f.layers, Width: f.width, Heads: f.heads, Batch: f.batch, Length: f.length, Vocabulary: f.vocabulary,
-			Type: t, Optimizer: optimizer, PlainAttention: plain, Ranks: ranks}
+			Type: t, Optimizer: optimizer, PlainAttention: plain, Ranks: ranks, Average: f.averaged()}
 		name = fmt.Sprintf("%d x %d, %d x %d, %s", f.layers, f.width, f.batch, f.length, f.dtype)
 		if f.model == "llama" {
 			m, err = models.Llama{GPT: c}.Model()
@@ -151,7 +161,7 @@ func (f *stepFlags) make(plain, ranks bool) (m *models.Model, name string, err e
 		return m, "GPT " + name, err
 	case "resnet50":
 		orElse(map[*int]int{&f.batch: 64, &f.image: 224})
-		m, err = models.ResNet{Width: f.width, Batch: f.batch, Size: f.image, Type: t, Optimizer: optimizer, Ranks: ranks}.Model()
+		m, err = models.ResNet{Width: f.width, Batch: f.batch, Size: f.image, Type: t, Optimizer: optimizer, Ranks: ranks, Average: f.averaged()}.Model()
 		return m, fmt.Sprintf("ResNet-50, %d x %d px, %s", f.batch, f.image, f.dtype), err
 	}
 	m, err = models.GPT2{Layers: f.layers, Width: f.width, Heads: f.heads, Length: f.length, Vocabulary: f.vocabulary, Type: t}.Model()
