@@ -11,8 +11,8 @@ import (
 // Block is device memory in which executables have what lies between their parameters and
 // results, in turn ([Options].Block): of several shapes of one step, or of a step in
 // several parts, each has room, and the device holds the largest alone. Their runs follow
-// one another, but for those that [Executable.Start] queues, which wait for each other's
-// events: use the block for nothing else meanwhile. A Block is freed with the last executable that was compiled for it.
+// one another, but for those of [Executable.Start], for which the caller sees to that. A Block
+// is freed with the last executable that was compiled for it.
 type Block struct {
 	memory *Memory
 	users  atomic.Int64

@@ -137,14 +137,17 @@ func (x *Executable) Run(ctx context.Context, inputs []*Tensor, donate []bool) (
 }
 
 // Start queues what [Executable.Run] does behind the events in after, records done behind it,
-// and returns at once. Work that waits for done may read the results. What the run reads and
-// writes must be there until then; but what is freed, or was donated, may be used again by
-// work that waits for done, and so it is enough that the memory of the executable and of
-// what it is given ([Memory]) goes to such work alone. Runs of executables that share a
-// [Block] wait for each other by their events; those of one executable follow one another.
+// and returns at once. Runs of one executable follow one another. Where others use the same
+// [Block], give each Start the event of the one before, and call [Executable.Wait] before
+// anything else is run or compiled with it.
 //
-// What goes wrong on the device is an error of [Executable.Wait]. An error of Start is for
-// what was not queued, after what was.
+// Work that waits for done may read the results. What the run reads and writes has to be
+// there until then, also inputs that are donated, which are freed at once: with an allocator
+// that gives freed memory to others than work that waits for done, donate nothing that is
+// not replaced in place, and free nothing before Wait.
+//
+// What goes wrong on the device is an error of Wait. If Start fails, what it had queued is
+// over.
 func (x *Executable) Start(ctx context.Context, inputs []*Tensor, donate []bool, done device.Event, after ...device.Event) ([]*Tensor, error) {
 	return x.run(ctx, inputs, donate, func(at []device.Ptr) error {
 		err := x.begin(ctx, at, after)

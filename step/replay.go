@@ -27,7 +27,7 @@ const fewTasks = 16
 // mostReplays is for how many sets of addresses a step is kept. Batches come in turn from a
 // few places, weights that are not updated in place go from one to another, and a stage of a
 // pipeline has several micro-batches under way.
-const mostReplays = 32
+const mostReplays = 64
 
 // replays are runs of an executable that can come again.
 type replays struct {

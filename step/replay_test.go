@@ -173,7 +173,7 @@ func product(t *testing.T) maker {
 func TestReplaysOfManyAddresses(t *testing.T) {
 	exec := openExecutor(t)
 	m := product(t)
-	for _, c := range []struct{ places, recorded, launched int }{{1, 1, 79}, {4, 4, 76}, {40, 0, 0}} {
+	for _, c := range []struct{ places, recorded, launched int }{{1, 1, 79}, {4, 4, 76}, {70, 0, 0}} {
 		alloc := newRecycler(exec.Device())
 		mem := testkit.Must(step.OpenMemory(exec.Device(), alloc))(t)
 		x := testkit.Must(step.Compile(m.Graph, exec, step.Options{Capture: step.CaptureAlways, Memory: mem}))(t)

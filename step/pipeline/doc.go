@@ -48,7 +48,7 @@
 // # Order
 //
 // [Schedule] is the order of passes: 1F1B, or the interleaved one for several Chunks. 1F1B is
-// the eager one, if the Budget has room for the micro-batches that it has under way.
+// the eager one, if the same cut fits the Budget with the micro-batches that it has under way.
 // [Bubble] is how long ranks then wait, and [Simulate] the same with the times of stages and
 // sends. While a pass runs, the rank receives what others send meanwhile.
 //

@@ -85,11 +85,16 @@ func (x *passes) run() error {
 			return err
 		}
 		if err := x.make(op, c, x.levels[i]); err != nil {
-			return x.named(op, c, err)
+			return x.blamed(op, c, err)
+		}
+		if !x.queued {
+			if err := x.reach(x.started); err != nil {
+				return err
+			}
 		}
 	}
 	if err := x.post(math.MaxInt); err != nil {
-		return err
+		return x.behind(err)
 	}
 	if x.recycler != nil {
 		x.recycler.use(drawer{})
@@ -99,7 +104,7 @@ func (x *passes) run() error {
 	}
 	if x.posted > 0 {
 		if err := device.Wait(x.ctx, x.done[x.posted-1]); err != nil {
-			return err
+			return x.behind(err)
 		}
 	}
 	return errors.Join(x.await(x.posted), x.wait())
@@ -127,6 +132,22 @@ func (x *passes) reach(n int) error {
 // named says in which pass something went wrong.
 func (x *passes) named(op Op, c *chunk, err error) error {
 	return fmt.Errorf("stage %d of %d: %v pass of micro-batch %d: %w", c.number, len(x.l.parts), op.Kind, op.Micro, err)
+}
+
+// blamed is named for what went wrong while a pass was queued, which may be one before it.
+func (x *passes) blamed(op Op, c *chunk, err error) error {
+	for i := x.finished; x.queued && i < x.started; i++ {
+		if _, failed := x.ends[i].Done(); failed != nil {
+			op = x.l.schedule[x.rank][i]
+			return x.named(op, x.chunks[op.Chunk], err)
+		}
+	}
+	return x.named(op, c, err)
+}
+
+// behind says that something went wrong when all passes were queued.
+func (x *passes) behind(err error) error {
+	return fmt.Errorf("stage %d of %d: what is sent behind its passes: %w", x.chunks[0].number, len(x.l.parts), err)
 }
 
 // idle waits for all that is queued.
@@ -241,11 +262,6 @@ func (x *passes) make(op Op, c *chunk, level int) error {
 		return err
 	}
 	x.started++
-	if !x.queued {
-		if err := x.reach(x.started); err != nil {
-			return err
-		}
-	}
 	if err := x.post(level); err != nil {
 		return err
 	}

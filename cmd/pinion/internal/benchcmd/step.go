@@ -71,7 +71,7 @@ until the next one is there, and prints how long the slowest took.`,
 	f := stepFlags{device: cli.DeviceFlag(cmd)}
 	set := cmd.Flags()
 	flags.Choice(set, &f.model, "model", "gpt", []string{"gpt", "llama", "resnet50", "gpt2"}, "what to run")
-	flags.Choice(set, &f.average, "average", "f32", []string{"f32", "bf16", "f16"}, "type in which ranks average gradients of a wider one")
+	flags.Choice(set, &f.average, "average", "auto", []string{"auto", "f32", "bf16", "f16"}, "type in which ranks average gradients of a wider one; auto is their own")
 	flags.Choice(set, &f.dtype, "dtype", "bf16", []string{"bf16", "f16", "f32", "f64"}, "type of products; weights and sums are f32, or f64 with f64")
 	flags.Choice(set, &f.optimizer, "optimizer", "", []string{"none", "sgd", "adam"}, "what becomes of gradients (default: adam for llama, none for others)")
 	flags.Choice(set, &f.attention, "attention", "auto", []string{"auto", "plain"}, "auto is one operation where the device has it; plain has scores in memory")
@@ -128,15 +128,10 @@ func orElse(sizes map[*int]int) {
 
 var stepTypes = map[string]dtype.DType{"bf16": dtype.BF16, "f16": dtype.F16, "f32": dtype.F32, "f64": dtype.F64}
 
-// make makes the model, with a name for it and its sizes.
-// averaged is the type in which ranks average gradients; 0: that of all.
-func (f *stepFlags) averaged() dtype.DType {
-	if f.average == "f32" { // f64 has no other
-		return 0
-	}
-	return stepTypes[f.average]
-}
+// averaged is the type in which ranks average gradients of a wider one; 0: their own.
+func (f *stepFlags) averaged() dtype.DType { return stepTypes[f.average] }
 
+// make makes the model, with a name for it and its sizes.
 func (f *stepFlags) make(plain, ranks bool) (m *models.Model, name string, err error) {
 	t := stepTypes[f.dtype]
 	optimizer := map[string]models.Optimizer{"sgd": models.SGD, "adam": models.Adam}[f.optimizer]
@@ -284,7 +279,7 @@ func (f *stepFlags) measure(cmd *cobra.Command, dev device.Device, m *models.Mod
 		if o.Alone, _, err = f.make(f.attention == "plain", false); err != nil {
 			return nil, "", err
 		}
-		text, err := json.Marshal([]any{name, f.budgets, f.steps, f.noLink})
+		text, err := json.Marshal([]any{name, f.average, f.budgets, f.steps, f.noLink})
 		if err == nil {
 			err = f.ranks.Agree(cmd.Context(), "what is measured", string(text))
 		}
@@ -301,10 +296,13 @@ func (f *stepFlags) measure(cmd *cobra.Command, dev device.Device, m *models.Mod
 	if err != nil {
 		return nil, "", err
 	}
+	if f.average != "auto" {
+		out.Average = f.average
+	}
 	out.Plain = r.Plain || f.attention == "plain"
 	out.add(r)
 	out.Notes = r.Notes
-	if f.ranks.Comm != nil && r.Steps[0].Err == nil {
+	if f.ranks.Comm != nil && r.Steps[0].Err == nil && len(r.Alone) > 0 {
 		together, alone := stats.Median(r.Steps[0].Times), stats.Median(r.Alone)
 		n := f.ranks.World.Size
 		out.Ranks = &ranksRow{
@@ -334,6 +332,7 @@ type stepOutput struct {
 	Weights    int64        `json:"weights"`
 	Repeats    int          `json:"repeats"`
 	Plain      bool         `json:"plain_attention,omitempty"`
+	Average    string       `json:"average,omitempty"` // type in which ranks average gradients; "": their own
 	Ranks      *ranksRow    `json:"ranks,omitempty"`
 	Loss       *float64     `json:"loss,omitempty"`
 	LinkGBPerS float64      `json:"link_gb_per_s,omitempty"`

@@ -400,23 +400,38 @@ func (r *runs) close() error {
 }
 
 // inTurn times a step of ranks together, and one of each by itself, in turn, since how fast a
-// device is changes with how warm it is. Ranks begin each at the same time.
+// device is changes with how warm it is. Ranks begin each at the same time. Where the device
+// of any has no room for both, there is none of each by itself.
 func (b *bench) inTurn(ctx context.Context, s *Step, together *runs) (err error) {
 	alone := &runs{model: b.Alone}
-	alone.x, err = step.Compile(b.Alone.Graph, b.exec, step.Options{Donate: b.Alone.Donate, Lend: b.Alone.Lend, Memory: b.memory})
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, alone.x.Close()) }()
-	if alone.in, err = b.Alone.Start(ctx, b.exec, b.memory, b.Seed); err != nil {
-		return err
-	}
 	defer func() {
 		err = errors.Join(err, alone.close())
 		for _, t := range alone.in {
 			err = errors.Join(err, t.Free())
 		}
+		if alone.x != nil {
+			err = errors.Join(err, alone.x.Close())
+		}
 	}()
+	alone.x, err = step.Compile(b.Alone.Graph, b.exec, step.Options{Donate: b.Alone.Donate, Lend: b.Alone.Lend, Memory: b.memory})
+	if err == nil {
+		alone.in, err = b.Alone.Start(ctx, b.exec, b.memory, b.Seed)
+	}
+	if err == nil {
+		_, err = alone.step(ctx)
+	}
+	if err != nil && !errors.Is(err, device.ErrOutOfMemory) {
+		return err
+	}
+	fits, err := b.Ranks.Exchange(ctx, "whether one step fits beside the other", fmt.Append(nil, err == nil))
+	if err != nil {
+		return err
+	}
+	if slices.ContainsFunc(fits, func(fits []byte) bool { return string(fits) != "true" }) {
+		b.report.Notes = append(b.report.Notes, "there is no room for a step of ranks and one of each by itself, which are timed in turn")
+		s.Times, err = together.times(ctx, b.Steps)
+		return err
+	}
 	const warm = 2 // runs that are not counted
 	for i := range warm + b.Steps {
 		for _, one := range []struct {
