@@ -184,12 +184,12 @@ func TestBeside(t *testing.T) {
 				err = fmt.Errorf("the sum is %v", v)
 			}
 			r.Abort(reason)
+			err = errors.Join(err, r.Close()) // the end of c is told while it is waited for
 			if failed := c.Barrier(ctx); !errors.Is(failed, reason) {
 				err = errors.Join(err, fmt.Errorf("it lives on: %w", failed))
 			}
 			return errors.Join(err, c.Close())
 		}))
-		testkit.OK(t, each(comms, parallel.Comm.Close))
 	}
 }
 
