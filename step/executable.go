@@ -150,7 +150,13 @@ func (x *Executable) Run(ctx context.Context, inputs []*Tensor, donate []bool) (
 // over.
 func (x *Executable) Start(ctx context.Context, inputs []*Tensor, donate []bool, done device.Event, after ...device.Event) ([]*Tensor, error) {
 	return x.run(ctx, inputs, donate, func(at []device.Ptr) error {
-		err := x.begin(ctx, at, after)
+		var err error
+		for _, e := range after {
+			err = keepFirst(err, x.streams[compute].Wait(e))
+		}
+		if err == nil {
+			err = x.perform(ctx, at)
+		}
 		if err == nil {
 			err = x.streams[compute].Record(done)
 		}
@@ -159,16 +165,6 @@ func (x *Executable) Start(ctx context.Context, inputs []*Tensor, donate []bool,
 		}
 		return nil
 	})
-}
-
-// begin queues a run behind events.
-func (x *Executable) begin(ctx context.Context, at []device.Ptr, after []device.Event) error {
-	for _, e := range after {
-		if err := x.streams[compute].Wait(e); err != nil {
-			return err
-		}
-	}
-	return x.perform(ctx, at)
 }
 
 // Wait waits for what [Executable.Start] queued, and says what went wrong in it.

@@ -33,19 +33,28 @@ func (o AllReduceOptions) narrow(g *Graph, op Op, values []Value) ([]Value, erro
 	if o.Type != dtype.F16 && o.Type != dtype.BF16 && o.Type != dtype.F32 {
 		return nil, bad(op, values, "values cannot travel in %v", o.Type)
 	}
-	return g.converted(values, func(v Value) dtype.DType {
-		if t := v.Shape().Type; !t.IsFloat() || t.Size() <= o.Type.Size() {
-			return t
+	types := typesOf(values)
+	for i, t := range types {
+		if t.IsFloat() && t.Size() > o.Type.Size() {
+			types[i] = o.Type
 		}
-		return o.Type
-	})
+	}
+	return g.converted(values, types)
 }
 
-// converted are values in other types.
-func (g *Graph) converted(values []Value, to func(Value) dtype.DType) (list []Value, err error) {
-	for _, v := range values {
-		if t := to(v); t != v.Shape().Type {
-			if v, err = g.Convert(v, t); err != nil {
+func typesOf(values []Value) []dtype.DType {
+	types := make([]dtype.DType, len(values))
+	for i, v := range values {
+		types[i] = v.Shape().Type
+	}
+	return types
+}
+
+// converted are values in these types.
+func (g *Graph) converted(values []Value, types []dtype.DType) (list []Value, err error) {
+	for i, v := range values {
+		if types[i] != v.Shape().Type {
+			if v, err = g.Convert(v, types[i]); err != nil {
 				return nil, err
 			}
 		}
@@ -61,8 +70,7 @@ func (g *Graph) reduced(op Op, o AllReduceOptions, ranks int, values []Value, re
 	if err != nil {
 		return nil, err
 	}
-	i, list := -1, g.together(op, &Together{Mean: o.Mean, Ranks: ranks}, sent, result)
-	return g.converted(list, func(Value) dtype.DType { i++; return values[i].Shape().Type })
+	return g.converted(g.together(op, &Together{Mean: o.Mean, Ranks: ranks}, sent, result), typesOf(values))
 }
 
 // AllReduce adds a sum over ranks, or a mean: each rank gives values of the same shapes,

@@ -61,6 +61,9 @@ func lay(s *train.Step, ranks int, o Options) (*layout, error) {
 	}
 	l := &layout{o: o, ranks: ranks}
 	var err error
+	if l.schedule, err = Schedule(ranks, o.Chunks, o.Micro, false); err != nil {
+		return nil, err
+	}
 	a, err := dissect(s)
 	if err != nil {
 		return nil, err
@@ -70,22 +73,26 @@ func lay(s *train.Step, ranks int, o Options) (*layout, error) {
 	}
 	f := a.profile(l.seconds)
 	stages := ranks * o.Chunks
-	var cuts []int
-	for _, eager := range []bool{false, true} {
-		schedule, err := Schedule(ranks, o.Chunks, o.Micro, eager)
-		if err != nil {
-			return nil, err
-		}
-		flight := inFlight(schedule)
-		got, err := f.cut(limits{stages, o.Budget / int64(o.Chunks), flight, o.Link})
-		if err != nil && !eager {
-			return nil, err
-		}
-		// The order that hides sends has more under way: not where that moves what is cut.
-		if !eager || err == nil && slices.Equal(got, cuts) {
-			l.schedule, l.inFlight, cuts = schedule, flight, got
-		}
+	within := limits{stages, o.Budget / int64(o.Chunks), inFlight(l.schedule), o.Link}
+	cuts, err := f.cut(within)
+	if err != nil {
+		return nil, err
 	}
+	// The order that hides sends has more under way: not where that moves what is cut.
+	eager, err := Schedule(ranks, o.Chunks, o.Micro, true)
+	if err != nil {
+		return nil, err
+	}
+	within.inFlight = inFlight(eager)
+	same := o.Budget == 0 // which nothing under way counts for
+	if !same {
+		got, err := f.cut(within)
+		same = err == nil && slices.Equal(got, cuts)
+	}
+	if same {
+		l.schedule = eager
+	}
+	l.inFlight = inFlight(l.schedule)
 	l.placement = a.place(stages, func(i int) int {
 		at, found := slices.BinarySearch(cuts, i)
 		if found {

@@ -70,10 +70,6 @@ func (x *passes) run() error {
 	if err := x.stream.Record(x.together); err != nil {
 		return err
 	}
-	if x.recycler != nil {
-		x.recycler.idle = x.idle
-		defer func() { x.recycler.idle = nil }()
-	}
 	for _, c := range x.chunks {
 		if err := x.cast(c); err != nil {
 			return fmt.Errorf("stage %d of %d: weights: %w", c.number, len(x.l.parts), err)
@@ -148,16 +144,6 @@ func (x *passes) blamed(op Op, c *chunk, err error) error {
 // behind says that something went wrong when all passes were queued.
 func (x *passes) behind(err error) error {
 	return fmt.Errorf("stage %d of %d: what is sent behind its passes: %w", x.chunks[0].number, len(x.l.parts), err)
-}
-
-// idle waits for all that is queued.
-func (x *passes) idle() error {
-	if x.queued && x.started > 0 {
-		if err := x.ends[x.started-1].Synchronize(); err != nil {
-			return err
-		}
-	}
-	return x.stream.Synchronize()
 }
 
 // wait waits for all passes that were queued, whatever became of them.

@@ -20,8 +20,8 @@ import (
 type recycler struct {
 	dev device.Device
 
-	other *recycler    // what it keeps is freed when the device has nothing left, too; or nil
-	idle  func() error // waits until nothing uses what is kept; nil: nothing does
+	other *recycler    // what it keeps goes back to the device, too, when that has nothing left; or nil
+	idle  func() error // waits until nothing uses what was freed so far; nil: nothing does
 
 	mu    sync.Mutex
 	open  drawer // that memory comes from
@@ -55,6 +55,23 @@ func (r *recycler) use(d drawer) {
 // Alloc implements [step.Allocator]. When the device has nothing left, another drawer gives
 // what it has of the size, or what is kept goes back to the device.
 func (r *recycler) Alloc(n int64) (device.Ptr, error) {
+	p, err := r.find(n)
+	if !errors.Is(err, device.ErrOutOfMemory) {
+		return p, err
+	}
+	for _, keeper := range []*recycler{r, r.other} {
+		if keeper == nil {
+			continue
+		}
+		if err := keeper.Close(); err != nil {
+			return 0, err
+		}
+	}
+	return r.find(n)
+}
+
+// find is Alloc without what others keep.
+func (r *recycler) find(n int64) (device.Ptr, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	s := shelf{r.open, n}
@@ -71,17 +88,6 @@ func (r *recycler) Alloc(n int64) (device.Ptr, error) {
 				return list[last], nil
 			}
 		}
-	}
-	if errors.Is(err, device.ErrOutOfMemory) {
-		if err := r.empty(); err != nil {
-			return 0, err
-		}
-		if r.other != nil {
-			if err := r.other.Close(); err != nil {
-				return 0, err
-			}
-		}
-		p, err = r.dev.Alloc(n)
 	}
 	if err == nil {
 		r.sizes[p] = s
@@ -103,25 +109,23 @@ func (r *recycler) Free(p device.Ptr) error {
 	return nil
 }
 
-func (r *recycler) empty() error {
-	if r.idle != nil {
-		if err := r.idle(); err != nil {
-			return err
-		}
+// Close gives what is kept back to the device, when nothing uses it any more.
+func (r *recycler) Close() error {
+	r.mu.Lock()
+	free := r.free
+	r.free = map[shelf][]device.Ptr{}
+	r.mu.Unlock()
+	if len(free) == 0 {
+		return nil
 	}
 	var all []error
-	for _, list := range r.free {
+	if r.idle != nil { // others may free and find meanwhile
+		all = append(all, r.idle())
+	}
+	for _, list := range free {
 		for _, p := range list {
 			all = append(all, r.dev.Free(p))
 		}
 	}
-	clear(r.free)
 	return errors.Join(all...)
-}
-
-// Close gives what is kept back to the device.
-func (r *recycler) Close() error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.empty()
 }

@@ -31,6 +31,34 @@ func TestRecycler(t *testing.T) {
 	}
 }
 
+// What another keeps goes to the device first, when nothing uses it any more, whichever of
+// the two has need of it.
+func TestRecyclerOther(t *testing.T) {
+	dev := testkit.Must(device.Open("host:1MiB"))(t)
+	defer dev.Close()
+	a, b := newRecycler(dev), newRecycler(dev)
+	a.other, b.other = b, a
+	waited := 0
+	a.idle = func() error {
+		waited++
+		return a.Free(testkit.Must(a.Alloc(1 << 10))(t)) // as work that goes on meanwhile
+	}
+	for i, r := range []*recycler{b, a, b} {
+		p := testkit.Must(r.Alloc(int64(600+i) << 10))(t)
+		testkit.OK(t, r.Free(p))
+	}
+	if waited != 1 {
+		t.Errorf("work was waited for %d times", waited)
+	}
+	testkit.OK(t, a.Free(testkit.Must(a.Alloc(1<<10))(t)))
+	a.idle = nil
+	testkit.OK(t, a.Close())
+	testkit.OK(t, b.Close())
+	if m := testkit.Must(dev.Memory())(t); m.FreeBytes != m.TotalBytes {
+		t.Errorf("%d bytes are left on the device", m.TotalBytes-m.FreeBytes)
+	}
+}
+
 // What is free is given in order, each drawer's for itself.
 func TestRecyclerDrawers(t *testing.T) {
 	dev := testkit.Must(device.Open("host:1MiB"))(t)

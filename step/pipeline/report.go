@@ -25,7 +25,7 @@ type Stage struct {
 	ForwardSeconds  float64
 	BackwardSeconds float64
 
-	StateBytes int64 // of state that its passes read, and of sums of gradients; moments are not in it
+	StateBytes int64 // of state that its passes read, and of sums of gradients; moments, and weights in another type, are not in it
 	KeptBytes  int64 // of what its way forward keeps for the way back
 	InFlight   int   // micro-batches that are under way at most
 	UpBytes    int64 // sent to the next stage

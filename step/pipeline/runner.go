@@ -132,7 +132,7 @@ func (l *layout) agree(c parallel.Comm) error {
 func (r *Runner) open(exec step.Executor) (err error) {
 	if r.memory == nil {
 		r.recycler, r.places = newRecycler(exec.Device()), newRecycler(exec.Device())
-		r.recycler.other = r.places
+		r.recycler.other, r.places.other, r.recycler.idle = r.places, r.recycler, r.idle
 		if r.memory, err = step.OpenMemory(exec.Device(), r.recycler); err != nil {
 			return err
 		}
@@ -168,6 +168,16 @@ func (r *Runner) open(exec step.Executor) (err error) {
 		return err
 	}
 	return r.allocate()
+}
+
+// idle waits for all passes and exchanges that are queued, of any step.
+func (r *Runner) idle() error {
+	for _, e := range r.ends {
+		if err := e.Synchronize(); err != nil {
+			return err
+		}
+	}
+	return r.stream.Synchronize()
 }
 
 func (r *Runner) events(n int) (list []device.Event, err error) {
@@ -283,6 +293,9 @@ func (r *Runner) Close() error {
 		return nil
 	}
 	r.closed = true
+	if r.recycler != nil {
+		r.recycler.idle = nil // nothing is queued any more
+	}
 	var all []error
 	if r.beside != nil && r.beside != r.c {
 		all = append(all, r.beside.Close())

@@ -128,12 +128,12 @@ func orElse(sizes map[*int]int) {
 
 var stepTypes = map[string]dtype.DType{"bf16": dtype.BF16, "f16": dtype.F16, "f32": dtype.F32, "f64": dtype.F64}
 
-// averaged is the type in which ranks average gradients of a wider one; 0: their own.
-func (f *stepFlags) averaged() dtype.DType { return stepTypes[f.average] }
-
 // make makes the model, with a name for it and its sizes.
 func (f *stepFlags) make(plain, ranks bool) (m *models.Model, name string, err error) {
-	t := stepTypes[f.dtype]
+	t, types := stepTypes[f.dtype], f.dtype
+	if ranks && f.average != "auto" {
+		types += ", averaged in " + f.average
+	}
 	optimizer := map[string]models.Optimizer{"sgd": models.SGD, "adam": models.Adam}[f.optimizer]
 	switch f.model {
 	case "gpt", "llama":
@@ -146,8 +146,8 @@ func (f *stepFlags) make(plain, ranks bool) (m *models.Model, name string, err e
 			}
 		}
 		c := models.GPT{Layers: f.layers, Width: f.width, Heads: f.heads, Batch: f.batch, Length: f.length, Vocabulary: f.vocabulary,
-			Type: t, Optimizer: optimizer, PlainAttention: plain, Ranks: ranks, Average: f.averaged()}
-		name = fmt.Sprintf("%d x %d, %d x %d, %s", f.layers, f.width, f.batch, f.length, f.dtype)
+			Type: t, Optimizer: optimizer, PlainAttention: plain, Ranks: ranks, Average: stepTypes[f.average]}
+		name = fmt.Sprintf("%d x %d, %d x %d, %s", f.layers, f.width, f.batch, f.length, types)
 		if f.model == "llama" {
 			m, err = models.Llama{GPT: c}.Model()
 			return m, "Llama " + name, err
@@ -156,8 +156,8 @@ func (f *stepFlags) make(plain, ranks bool) (m *models.Model, name string, err e
 		return m, "GPT " + name, err
 	case "resnet50":
 		orElse(map[*int]int{&f.batch: 64, &f.image: 224})
-		m, err = models.ResNet{Width: f.width, Batch: f.batch, Size: f.image, Type: t, Optimizer: optimizer, Ranks: ranks, Average: f.averaged()}.Model()
-		return m, fmt.Sprintf("ResNet-50, %d x %d px, %s", f.batch, f.image, f.dtype), err
+		m, err = models.ResNet{Width: f.width, Batch: f.batch, Size: f.image, Type: t, Optimizer: optimizer, Ranks: ranks, Average: stepTypes[f.average]}.Model()
+		return m, fmt.Sprintf("ResNet-50, %d x %d px, %s", f.batch, f.image, types), err
 	}
 	m, err = models.GPT2{Layers: f.layers, Width: f.width, Heads: f.heads, Length: f.length, Vocabulary: f.vocabulary, Type: t}.Model()
 	if err != nil {
@@ -279,7 +279,7 @@ func (f *stepFlags) measure(cmd *cobra.Command, dev device.Device, m *models.Mod
 		if o.Alone, _, err = f.make(f.attention == "plain", false); err != nil {
 			return nil, "", err
 		}
-		text, err := json.Marshal([]any{name, f.average, f.budgets, f.steps, f.noLink})
+		text, err := json.Marshal([]any{name, f.budgets, f.steps, f.noLink})
 		if err == nil {
 			err = f.ranks.Agree(cmd.Context(), "what is measured", string(text))
 		}
@@ -295,9 +295,6 @@ func (f *stepFlags) measure(cmd *cobra.Command, dev device.Device, m *models.Mod
 	r, err := stepbench.Run(cmd.Context(), dev, o)
 	if err != nil {
 		return nil, "", err
-	}
-	if f.average != "auto" {
-		out.Average = f.average
 	}
 	out.Plain = r.Plain || f.attention == "plain"
 	out.add(r)
@@ -332,7 +329,6 @@ type stepOutput struct {
 	Weights    int64        `json:"weights"`
 	Repeats    int          `json:"repeats"`
 	Plain      bool         `json:"plain_attention,omitempty"`
-	Average    string       `json:"average,omitempty"` // type in which ranks average gradients; "": their own
 	Ranks      *ranksRow    `json:"ranks,omitempty"`
 	Loss       *float64     `json:"loss,omitempty"`
 	LinkGBPerS float64      `json:"link_gb_per_s,omitempty"`

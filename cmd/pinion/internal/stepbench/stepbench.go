@@ -404,15 +404,18 @@ func (r *runs) close() error {
 // of any has no room for both, there is none of each by itself.
 func (b *bench) inTurn(ctx context.Context, s *Step, together *runs) (err error) {
 	alone := &runs{model: b.Alone}
-	defer func() {
-		err = errors.Join(err, alone.close())
+	drop := func() error {
+		all := []error{alone.close()}
 		for _, t := range alone.in {
-			err = errors.Join(err, t.Free())
+			all = append(all, t.Free())
 		}
 		if alone.x != nil {
-			err = errors.Join(err, alone.x.Close())
+			all = append(all, alone.x.Close())
 		}
-	}()
+		alone.in, alone.x = nil, nil
+		return errors.Join(all...)
+	}
+	defer func() { err = errors.Join(err, drop()) }()
 	alone.x, err = step.Compile(b.Alone.Graph, b.exec, step.Options{Donate: b.Alone.Donate, Lend: b.Alone.Lend, Memory: b.memory})
 	if err == nil {
 		alone.in, err = b.Alone.Start(ctx, b.exec, b.memory, b.Seed)
@@ -429,6 +432,9 @@ func (b *bench) inTurn(ctx context.Context, s *Step, together *runs) (err error)
 	}
 	if slices.ContainsFunc(fits, func(fits []byte) bool { return string(fits) != "true" }) {
 		b.report.Notes = append(b.report.Notes, "there is no room for a step of ranks and one of each by itself, which are timed in turn")
+		if err := drop(); err != nil {
+			return err
+		}
 		s.Times, err = together.times(ctx, b.Steps)
 		return err
 	}
