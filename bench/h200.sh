@@ -394,10 +394,12 @@ part_feed() {
 	torch_feeding() { # ENDING of the names
 		python3 bench/peers/torch_loader.py "$photos" 0 4 8 16 >"$out/torch-loader$1.json"
 		python3 bench/peers/torch_decode.py "$photos" 16 >"$out/torch-decode$1.json"
+		"$tmp/nvjpeg_decode" "$photos" 64 >"$out/nvjpeg-decode$1.json"
 		python3 bench/peers/torch_arrays.py "$images" 0 8 16 >"$out/torch-arrays$1.json"
 	}
 	feeding --only core >/dev/null # makes the photos
 	head -c $((12 * 1024 * 256 * 256 * 3)) /dev/urandom >"$images"
+	nvcc -O2 -std=c++17 -o "$tmp/nvjpeg_decode" bench/peers/nvjpeg_decode.cpp -lnvjpeg
 	step "feed: PyTorch"
 	torch_feeding ""
 	step "feed: Pinion"
