@@ -9,6 +9,7 @@ import (
 	"github.com/gomlx/compute"
 	"github.com/pinion-gpu/pinion/device"
 	_ "github.com/pinion-gpu/pinion/device/all"
+	"github.com/pinion-gpu/pinion/dtype"
 	"github.com/pinion-gpu/pinion/parallel"
 	"github.com/pinion-gpu/pinion/step"
 	"github.com/pinion-gpu/pinion/step/auto"
@@ -25,7 +26,8 @@ const Name = "pinion"
 // operations are for devices of one process.
 const (
 	MeanOfRanks     = "pinion: mean of ranks"              // of what they give it
-	ShareOfMean     = "pinion: share of the mean of ranks" // this rank's, of the first axis
+	MeanOfGradients = "pinion: mean of gradients of ranks" // the same in [Options].Average
+	ShareOfMean     = "pinion: share of the mean of ranks" // of gradients, too: this rank's, of the first axis
 	GatherFromRanks = "pinion: gather from ranks"          // the first operand, one behind the other, in the place of the second, with its shape
 )
 
@@ -75,7 +77,8 @@ func New(config string) (*Backend, error) {
 }
 
 // Open makes a backend. It fails with [device.ErrUnavailable] if the
-// device is not there, and with [device.ErrNotSupported] if no steps run on it.
+// device is not there, with [device.ErrNotSupported] if no steps run on it, and with
+// [ErrArgument] if the options cannot be right.
 func Open(opts Options) (*Backend, error) {
 	if opts.Device == "" {
 		opts.Device = "auto"
@@ -88,6 +91,11 @@ func Open(opts Options) (*Backend, error) {
 	}
 	if opts.Budget < 0 {
 		return nil, pkgerrors.WithStack(fmt.Errorf("%s: %w: a budget of %d bytes", Name, ErrArgument, opts.Budget))
+	}
+	switch opts.Average {
+	case 0, dtype.BF16, dtype.F16, dtype.F32:
+	default:
+		return nil, pkgerrors.WithStack(fmt.Errorf("%s: %w: ranks cannot average gradients in %v", Name, ErrArgument, opts.Average))
 	}
 	b := &Backend{opts: opts, steps: make(map[*step.Executable]struct{})}
 	if err := b.open(); err != nil {

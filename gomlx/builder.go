@@ -179,12 +179,14 @@ func (f *function) together(c *function, in []graph.Value) (out []graph.Value, e
 	if ranks == nil {
 		return nil, nil
 	}
-	mean := graph.AllReduceOptions{Mean: true}
+	gradients := graph.AllReduceOptions{Mean: true, Type: f.builder.backend.opts.Average}
 	switch {
 	case strings.HasPrefix(c.name, MeanOfRanks):
-		out, err = f.graph.AllReduce(mean, in...)
+		out, err = f.graph.AllReduce(graph.AllReduceOptions{Mean: true}, in...)
+	case strings.HasPrefix(c.name, MeanOfGradients):
+		out, err = f.graph.AllReduce(gradients, in...)
 	case strings.HasPrefix(c.name, ShareOfMean):
-		out, err = f.graph.ReduceScatter(mean, ranks.Size(), in...)
+		out, err = f.graph.ReduceScatter(gradients, ranks.Size(), in...)
 	case strings.HasPrefix(c.name, GatherFromRanks) && len(in) != 2:
 		err = fmt.Errorf("%s: %w: %q is called with %d operands, not with 2", Name, ErrArgument, c.name, len(in))
 	case strings.HasPrefix(c.name, GatherFromRanks):

@@ -43,6 +43,12 @@ type Options struct {
 	// it. Default: nil, nobody.
 	Ranks parallel.Comm
 
+	// Average is the floating-point type in which Ranks average gradients of a wider one:
+	// dtype.BF16, dtype.F16 or dtype.F32. In bfloat16, half as much travels of float32, and
+	// the mean has its 8 bits. It is the same for all ranks, and without Ranks it says
+	// nothing. Default: 0, their own.
+	Average dtype.DType
+
 	// Budget is the device memory that a step may take, in bytes. Default: no limit, but a
 	// step for which the device has no room is planned for what that has left.
 	Budget int64

@@ -11,6 +11,7 @@ import (
 	"github.com/gomlx/compute/dtypes"
 	"github.com/gomlx/compute/shapes"
 	"github.com/pinion-gpu/pinion/device"
+	"github.com/pinion-gpu/pinion/dtype"
 	"github.com/pinion-gpu/pinion/internal/testkit"
 	"github.com/pinion-gpu/pinion/step"
 	"github.com/pinion-gpu/pinion/step/plan"
@@ -377,6 +378,10 @@ func TestOpen(t *testing.T) {
 	}
 	_, err = Open(Options{Budget: -1})
 	testkit.WantError(t, "a negative budget", err, ErrArgument)
+	for _, bad := range []dtype.DType{dtype.F64, dtype.I32, dtype.Bool, 200} {
+		_, err = Open(Options{Device: "host", Average: bad})
+		testkit.WantError(t, bad.String(), err, ErrArgument, "cannot average gradients in")
+	}
 
 	dev, err := device.Open("host")
 	testkit.OK(t, err)

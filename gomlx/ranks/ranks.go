@@ -9,7 +9,7 @@
 // Each feeds its share of the data: loader.Options has Rank and WorldSize. Gradients that
 // are computed early are reduced while others are computed. With
 // train.Trainer.AccumulateGradients, ranks meet once for all batches of a step; package
-// scaling goes around this one.
+// scaling goes around this one. With gomlx.Options.Average, gradients may travel in 16 bits.
 //
 // # Shared updates
 //
@@ -89,7 +89,7 @@ func (o *Optimizer) Mean(gradients []*graph.Node) []*graph.Node {
 			if s := o.shareOf(x.Graph(), x.Shape().Size()); s != nil {
 				means[i] = s.mean(x)
 			} else {
-				means[i] = Mean(x)
+				means[i] = mean(gomlx.MeanOfGradients, x)
 			}
 		}
 	}
@@ -132,9 +132,13 @@ func (o *Optimizer) UpdateGraphWithMeans(scope *model.Scope, means []*graph.Node
 func (o *Optimizer) Clear(scope *model.Scope) error { return o.inner.Clear(scope) }
 
 // Mean returns the mean of what ranks have for x, of floating-point numbers. On a backend
-// without ranks, or another one than Pinion's, it is x. No gradient passes through it.
-func Mean(x *graph.Node) *graph.Node {
-	return together(gomlx.MeanOfRanks, func(in []*graph.Node) *graph.Node { return in[0] }, x)
+// without ranks, or another one than Pinion's, it is x. No gradient passes through it. The
+// type is that of x, whatever the backend averages gradients in.
+func Mean(x *graph.Node) *graph.Node { return mean(gomlx.MeanOfRanks, x) }
+
+// mean is one of the means that the backend knows.
+func mean(name string, x *graph.Node) *graph.Node {
+	return together(name, func(in []*graph.Node) *graph.Node { return in[0] }, x)
 }
 
 // together calls a function that the backend knows by how its name begins. alone is what

@@ -110,7 +110,11 @@ type trained struct {
 }
 
 func newTrained(comm parallel.Comm, opt *ranks.Optimizer) (*trained, error) {
-	o := gomlx.Options{Device: "host"}
+	return newTrainedBy(gomlx.Options{}, comm, opt)
+}
+
+func newTrainedBy(o gomlx.Options, comm parallel.Comm, opt *ranks.Optimizer) (*trained, error) {
+	o.Device = "host"
 	if comm != nil {
 		o.Ranks = comm
 	}

@@ -24,7 +24,8 @@ import (
 )
 
 // Two ranks with half of the samples each train as one device with all of them, also within
-// a budget, in 16 bits, with several batches a step, with scaled losses, and sharing updates.
+// a budget, in 16 bits, with several batches a step, with scaled losses, averaging in 16
+// bits, and sharing updates.
 func TestRanks(t *testing.T) {
 	const size = 2
 	all := tasks()
@@ -35,6 +36,7 @@ func TestRanks(t *testing.T) {
 		scaled     bool
 		budget     bool
 		share      bool
+		average    dtype.DType
 		tolerance  float64
 	}{
 		"MLP":         {task: "MLP", tolerance: 1e-4},
@@ -43,6 +45,7 @@ func TestRanks(t *testing.T) {
 		"budget":      {task: "GPT", budget: true, tolerance: 1e-3},
 		"bf16":        {task: "GPT", amp: dtype.BF16, tolerance: 0.03},
 		"scaled":      {task: "MLP", amp: dtype.F16, scaled: true, tolerance: 0.03},
+		"averaged":    {task: "GPT", average: dtype.BF16, tolerance: 0.01},
 
 		"shared MLP":         {task: "MLP", share: true, tolerance: 1e-4},
 		"shared CNN":         {task: "CNN", share: true, tolerance: 0.1}, // batches of half the size are normalised
@@ -51,11 +54,13 @@ func TestRanks(t *testing.T) {
 		"shared budget":      {task: "GPT", share: true, budget: true, tolerance: 1e-3},
 		"shared bf16":        {task: "GPT", share: true, amp: dtype.BF16, tolerance: 0.03},
 		"shared scaled":      {task: "MLP", share: true, amp: dtype.F16, scaled: true, tolerance: 0.03},
+		"shared averaged":    {task: "GPT", share: true, average: dtype.BF16, tolerance: 0.01},
+		"averaged scaled":    {task: "MLP", average: dtype.F16, amp: dtype.F16, scaled: true, tolerance: 0.03},
 	} {
 		t.Run(name, func(t *testing.T) {
 			k := all[c.task]
 			run := func(o gomlx.Options, k task) (losses []float64, err error) {
-				o.Autocast = c.amp
+				o.Autocast, o.Average = c.amp, c.average
 				backend, err := gomlx.Open(o)
 				if err != nil {
 					return nil, err

@@ -23,7 +23,8 @@ type output struct {
 	session.Config
 	Parameters int    `json:"parameters"` // numbers that the model learns
 	AMP        string `json:"amp"`
-	Share      bool   `json:"share,omitempty"` // of Adam's moments, by ranks
+	Share      bool   `json:"share,omitempty"`   // of Adam's moments, by ranks
+	Average    string `json:"average,omitempty"` // the type in which ranks average gradients, if it is not their own
 
 	Steps       int       `json:"steps"`      // of this run
 	FirstStep   int       `json:"first_step"` // counted from 1, those before a checkpoint included
@@ -55,8 +56,12 @@ type output struct {
 }
 
 func newOutput(data string, f *trainFlags, dev device.Info) *output {
+	average := ""
+	if f.config.Ranks > 1 && f.average != "auto" {
+		average = f.average
+	}
 	return &output{
-		Record: provenance.Now().On(dev.ID, dev.Name), Data: data, Config: f.config, AMP: f.amp, Share: f.share, BudgetBytes: f.budget,
+		Record: provenance.Now().On(dev.ID, dev.Name), Data: data, Config: f.config, AMP: f.amp, Share: f.share, Average: average, BudgetBytes: f.budget,
 		CheckpointFolder: f.checkpoint, PlotFile: f.plot, Losses: []float64{}, Skipped: []int{},
 	}
 }
@@ -122,6 +127,9 @@ func (o *output) print(w io.Writer) {
 	fmt.Fprintf(w, "On %s, %s\n", o.Device, o.DeviceName)
 	fmt.Fprintf(w, "Steps %d to %d in %s: %s a step, the first in %s; %s samples/s\n", o.FirstStep, o.FirstStep+o.Steps-1, units.Seconds(o.Seconds), units.Seconds(o.StepSeconds), units.Seconds(o.FirstSecond), units.Digits(o.SamplesPerS))
 	fmt.Fprintf(w, "Loss %.4f, %.4f in the first of these steps\n", o.Loss, o.Losses[0])
+	if o.Average != "" {
+		fmt.Fprintf(w, "Ranks average gradients in %s\n", o.Average)
+	}
 	if o.LossScale > 0 {
 		fmt.Fprintf(w, "Losses are scaled by %s%s\n", units.Digits(o.LossScale), skipped(o.Skipped))
 	}

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -105,6 +106,30 @@ func TestRanksShare(t *testing.T) {
 	}
 }
 
+// Ranks that average gradients in 16 bits train nearly as those that average them in their
+// own type, and say so.
+func TestRanksAverage(t *testing.T) {
+	args := []string{book(t, 400), "--layers", "1", "--width", "16", "--heads", "2", "--context", "16", "--batch", "4", "--steps", "6"}
+	want := trainedBy(t, 2, args...)
+	for _, more := range [][]string{{}, {"--share"}} {
+		got := trainedBy(t, 2, append(append(args[:len(args):len(args)], "--average", "bf16"), more...)...)
+		if got.Average != "bf16" || want.Average != "" || slices.Equal(got.Losses, want.Losses) {
+			t.Errorf("%q: averaged in %q, losses are %v, and in %q, %v", more, got.Average, got.Losses, want.Average, want.Losses)
+		}
+		for i, loss := range got.Losses {
+			if math.Abs(loss-want.Losses[i]) > 0.01 {
+				t.Errorf("%q: step %d has a loss of %v, want nearly %v", more, i+1, loss, want.Losses[i])
+			}
+		}
+	}
+	if out, err := mpirun(t, 2, append(args, "--average", "bf16")...).CombinedOutput(); err != nil || !strings.Contains(string(out), "Ranks average gradients in bf16\n") {
+		t.Errorf("%v\n%s", err, out)
+	}
+	if got := trained(t, append(args, "--average", "bf16")...); got.Average != "" {
+		t.Errorf("one process averages in %s", got.Average)
+	}
+}
+
 // A launcher that starts the same command again goes on behind the last checkpoint, also
 // after a rank was killed, and with fewer ranks.
 func TestRanksRestart(t *testing.T) {
@@ -173,6 +198,7 @@ func TestRanksDisagree(t *testing.T) {
 	for flags, want := range map[string]string{
 		"--steps 3":                   "--steps: rank 0 has 2, rank 1 has 3",
 		"--share":                     "--share: rank 0 has false, rank 1 has true",
+		"--average bf16":              "--average: rank 0 has auto, rank 1 has bf16",
 		"--checkpoint " + t.TempDir(): "--checkpoint: rank 0 has false, rank 1 has true",
 		"--lr 0.5":                    "the learning rate: rank 0 has 0.001, rank 1 has 0.5",
 	} {

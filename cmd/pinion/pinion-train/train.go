@@ -47,6 +47,7 @@ type trainFlags struct {
 	checkpoint string
 	restart    bool
 	share      bool
+	average    string
 	every      int
 	plot       string
 	plan       bool
@@ -57,6 +58,9 @@ type trainFlags struct {
 
 // types are those that --amp stands for.
 var types = map[string]dtype.DType{"bf16": dtype.BF16, "fp16": dtype.F16, "off": 0}
+
+// averages are those that --average stands for.
+var averages = map[string]dtype.DType{"auto": 0, "f32": dtype.F32, "bf16": dtype.BF16, "f16": dtype.F16}
 
 // Defaults that depend on the model.
 const (
@@ -80,7 +84,7 @@ The same flags and data give the same losses. --checkpoint writes the weights,
 the optimizer's state and the place in the data to a folder, at the end and
 after an interrupt. --resume goes on from there, with losses of the same bits as
 if the training had not stopped. What no flag says is then as it was; only --lr,
---amp, --device and --budget may change.
+--amp, --average, --device and --budget may change.
 
 With --accumulate, a step is several runs: those that add gradients up, and the
 last, which updates the weights, too. With --accumulate auto, --batch is for the
@@ -94,9 +98,10 @@ train together, each on its share of the data, and average their gradients:
 and has --plot, --trace and --http; with as many samples in a step together,
 --resume goes on with any number of ranks. With --share, each rank keeps its
 part of Adam's moments, and updates that of the weights; checkpoints are the
-same. A rank that fails ends all. A launcher that starts the same command again,
-as torchrun and Slurm do, goes on behind the last checkpoint with --restart,
-which may be on fewer ranks.`,
+same. With --average bf16, half as much of the gradients travels, and their
+means have 8 bits. A rank that fails ends all. A launcher that starts the same
+command again, as torchrun and Slurm do, goes on behind the last checkpoint with
+--restart, which may be on fewer ranks.`,
 		Example: `  pinion train book.txt
   pinion train book.txt --layers 8 --width 512 --heads 8 --context 512
   pinion train book.txt --checkpoint run --steps 1000
@@ -133,6 +138,7 @@ which may be on fewer ranks.`,
 		flags.Size(set, &f.budget, "budget", 0, "most device memory that a step may take, such as 8GiB (default: as much as the device has)")
 		flags.Choice(set, &f.onError, "on-error", "fail", []string{"fail", "replace"}, "when a photo cannot be read: fail, or replace it with another one")
 		set.BoolVar(&f.share, "share", false, "each rank keeps a part of Adam's moments, and not all of them")
+		flags.Choice(set, &f.average, "average", "auto", []string{"auto", "f32", "bf16", "f16"}, "type in which ranks average gradients of a wider one; auto is their own")
 		flags.Choice(set, &f.amp, "amp", "off", []string{"bf16", "fp16", "off"}, "mixed precision: bf16, fp16 (with a scale for the loss) or off")
 	})
 	flags.Group(set, "Checkpoint", func() {
@@ -184,7 +190,7 @@ func (f *trainFlags) run(cmd *cobra.Command, path string) (err error) {
 		what  string
 		value any
 	}{
-		{"--amp", f.amp}, {"--steps", f.steps}, {"--checkpoint-every", f.every}, {"whether there is --checkpoint", f.checkpoint != ""}, {"--restart", f.restart}, {"--share", f.share},
+		{"--amp", f.amp}, {"--steps", f.steps}, {"--checkpoint-every", f.every}, {"whether there is --checkpoint", f.checkpoint != ""}, {"--restart", f.restart}, {"--share", f.share}, {"--average", f.average},
 	} {
 		if err := f.ranks.Agree(cmd.Context(), x.what, fmt.Sprint(x.value)); err != nil {
 			return err
@@ -238,7 +244,7 @@ func (f *trainFlags) open(cmd *cobra.Command, path string, device device.Device)
 	if f.amp == "fp16" && f.config.Accumulate != 1 {
 		return cli.BadUsage(cmd, "--amp fp16 does not go with --accumulate; bf16 does")
 	}
-	backend := gomlx.Options{On: device, Autocast: types[f.amp], Budget: f.budget}
+	backend := gomlx.Options{On: device, Autocast: types[f.amp], Average: averages[f.average], Budget: f.budget}
 	if f.config.Accumulate == autoBatches {
 		if err := f.fit(cmd, backend); err != nil {
 			return err

@@ -341,7 +341,7 @@ func TestRefused(t *testing.T) {
 		{"--restart needs --checkpoint", text + " --restart --checkpoint " + folder + " --resume " + folder},
 		{"does not go with --resume or --restart", text + " --accumulate auto --budget 1GiB --restart --checkpoint " + folder},
 		{"does not go with --resume", text + " --accumulate auto --budget 1GiB --resume " + folder},
-		{"--steps", text + " --steps 0"}, {"--budget", text + " --budget 0"},
+		{"--average", text + " --average f64"}, {"--steps", text + " --steps 0"}, {"--budget", text + " --budget 0"},
 	} {
 		_, err := run(t.Context(), strings.Fields(c.args)...)
 		if usage := new(cli.UsageError); !errors.As(err, &usage) || !strings.Contains(err.Error(), c.says) || usage.Help != "pinion train --help" {
