@@ -22,7 +22,7 @@ for part in "$@"; do
 	case $part in
 	check)
 		tests+=(device/cuda internal/{nvml,cupti,striped} imaging/nvjpeg kernels blas/{cublaslt,cusparselt} pinned transfer managed vram tier
-			checkpoint outofcore loader timeline kvcache parallel/nccl "${steps[@]}" cmd/pinion/internal/{linkbench,managedbench})
+			checkpoint outofcore loader timeline kvcache{,/attention} parallel/nccl "${steps[@]}" cmd/pinion/internal/{linkbench,managedbench})
 		gomlx=1
 		;;
 	link | processes | photos | top) ;;
@@ -37,7 +37,7 @@ for part in "$@"; do
 	step) tests+=("${steps[@]}") ;;
 	gomlx) tests+=(step/train) gomlx=1 ;;
 	timeline) tests+=(timeline) ;;
-	kvcache) tests+=(kvcache) ;;
+	kvcache) tests+=(kvcache{,/attention}) ;;
 	cupti) tests+=(internal/cupti timeline) wheel=1 ;;
 	doctor) tests+=(internal/nvml) ;;
 	python-tests) wheel=1 ;;

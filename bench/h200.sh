@@ -7,7 +7,7 @@
 # link, moves, peers (for two GPUs), parallel (ranks, on several), outofcore, shares (its products in little
 # memory and arrays in a store, alone: a minute), tier, weights, hold, processes,
 # photos, feed, step (training steps beside PyTorch's), gomlx (the suites of GoMLX's
-# backend), kvcache (blocks that leave and come back: half a minute), timeline, cupti (PyTorch's kernels on a timeline: half a minute), tune, top
+# backend), kvcache (blocks that leave and come back, and attention over them: a minute and a half), timeline, cupti (PyTorch's kernels on a timeline: half a minute), tune, top
 # (half a minute), doctor (pinion doctor, and its advice: a minute), python-tests,
 # python. By default check, link, moves, processes and photos.
 # Each can run alone, into the same folder. Work with more than the device has:
@@ -173,6 +173,9 @@ part_gomlx() {
 part_kvcache() {
 	check kvcache
 	(cd kvcache && PINION_DEVICE=$device "$build/kvcache.test" -test.run '^$' -test.bench . -test.benchtime "$([ -z "${QUICK:-}" ] && echo 50x || echo 2x)") | tee "$out/kvcache.txt"
+	check kvcache.attention
+	peer torch-attention torch_attention
+	(cd kvcache/attention && PINION_DEVICE=$device "$build/kvcache.attention.test" -test.run '^$' -test.bench . -test.benchtime "$([ -z "${QUICK:-}" ] && echo 40x || echo 2x)") | tee "$out/attention.txt"
 }
 
 part_link() {

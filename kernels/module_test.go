@@ -276,8 +276,6 @@ func TestResampleTile(t *testing.T) {
 	}
 }
 
-var entryPattern = regexp.MustCompile(`(?s)\.visible \.entry (\w+)\((.*?)\)(.*?)\n}`)
-
 // TestPTX checks the compiled code against what the launches assume of it.
 func TestPTX(t *testing.T) {
 	if len(ptx) == 0 {
@@ -290,28 +288,26 @@ func TestPTX(t *testing.T) {
 		}
 	}
 	params := launchedParams(t)
-	var entries []string
-	for _, m := range entryPattern.FindAllStringSubmatch(text, -1) {
-		name, body := m[1], m[3]
-		entries = append(entries, name)
+	entries := testkit.PTXEntries(text)
+	for name, entry := range entries {
 		if _, ok := params[name]; !ok {
 			t.Errorf("%s is never launched; add a call to launchedParams", name)
-		} else if got := paramBytes(m[2]); got != params[name] {
-			t.Errorf("%s takes %d bytes of parameters, and is launched with %d", name, got, params[name])
+		} else if entry.ParamBytes != params[name] {
+			t.Errorf("%s takes %d bytes of parameters, and is launched with %d", name, entry.ParamBytes, params[name])
 		}
-		if strings.Contains(body, "fma.") {
+		if strings.Contains(entry.Body, "fma.") {
 			t.Errorf("%s fuses product and sum", name)
 		}
-		if strings.Contains(body, ".local") {
+		if strings.Contains(entry.Body, ".local") {
 			t.Errorf("%s uses local memory", name)
 		}
 	}
 	for _, name := range names() {
-		if !slices.Contains(entries, name) {
+		if _, ok := entries[name]; !ok {
 			t.Errorf("kernels.ptx lacks %s; go generate ./kernels compiles it, where nvcc is", name)
 		}
 	}
-	for _, name := range entries {
+	for name := range entries {
 		if !slices.Contains(names(), name) {
 			t.Errorf("%s is in kernels.ptx but not in names()", name)
 		}
@@ -366,14 +362,4 @@ func launchedParams(t *testing.T) map[string]int {
 		params[g.name] = g.argBytes
 	}
 	return params
-}
-
-// paramBytes adds up a list of parameters, each aligned to its size.
-func paramBytes(list string) int {
-	n := 0
-	for _, m := range regexp.MustCompile(`\.param \.[a-z](\d+)`).FindAllStringSubmatch(list, -1) {
-		size := map[string]int{"8": 1, "16": 2, "32": 4, "64": 8}[m[1]]
-		n = (n+size-1)/size*size + size
-	}
-	return n
 }

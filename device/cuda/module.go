@@ -21,11 +21,8 @@ type kernel struct {
 	handle uintptr
 
 	mu     sync.Mutex
-	shared int // bytes of shared memory that launches may ask for; less than freeSharedBytes: those
+	shared int // bytes of shared memory that launches were allowed to ask for
 }
-
-// freeSharedBytes is what a launch may ask for without more.
-const freeSharedBytes = 48 << 10
 
 // ImageFormat implements [device.Launcher].
 func (d *Device) ImageFormat() device.ImageFormat { return device.PTX }
@@ -132,9 +129,10 @@ func (k *kernel) Launch(s device.Stream, grid device.Grid, args *device.Args) er
 	return nil
 }
 
-// allowShared makes launches with so much shared memory possible.
+// allowShared makes launches with so much shared memory possible. Without that, 48 KiB are,
+// less what the kernel has anyway.
 func (k *kernel) allowShared(bytes int) error {
-	if bytes <= freeSharedBytes {
+	if bytes == 0 {
 		return nil
 	}
 	k.mu.Lock()

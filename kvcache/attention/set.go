@@ -1,0 +1,208 @@
+package attention
+
+import (
+	_ "embed"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/pinion-gpu/pinion/device"
+	"github.com/pinion-gpu/pinion/dtype"
+)
+
+//go:generate sh ../../kernels/ptx.sh nvcc kernels.cu
+//go:generate sh ../../kernels/ptx.sh nvcc tensor.cu 8.0
+var (
+	//go:embed kernels.ptx
+	ptx []byte
+	//go:embed tensor.ptx
+	tensorPTX []byte
+)
+
+var (
+	widths = []int{64, 128} // elements of a head that kernels are compiled for
+	types  = []dtype.DType{dtype.F16, dtype.BF16}
+)
+
+const storeKernel = "store"
+
+// kind is kernels that attend.
+type kind struct {
+	name     string
+	groups   []int // query heads that share keys, for which there is a kernel
+	stages   int   // tiles that a warp has in shared memory
+	resident int   // about how many thread blocks a multiprocessor has at once, for heads of 128
+}
+
+var (
+	plain  = kind{name: "attend", groups: []int{1, 4, 8}, resident: 3}
+	tensor = kind{name: "tensor", groups: []int{8, 16}, stages: 3, resident: 2} // with tensor cores, that is, of compute capability 8.0
+)
+
+// shared is the bytes of shared memory that a thread block has for tiles.
+func (k kind) shared(width int) int { return k.stages * threads / 32 * tileTokens * width * 2 * 2 }
+
+// group is how many query heads the best kernel has for n of them: as many, or the most.
+func (k kind) group(n int) int {
+	for _, g := range k.groups {
+		if n <= g {
+			return g
+		}
+	}
+	return k.groups[len(k.groups)-1]
+}
+
+func (k kind) kernel(t dtype.DType, width, group int) string {
+	return fmt.Sprintf("%s_%v_%d_%d", k.name, t, width, group)
+}
+
+func combineKernel(t dtype.DType, width int) string { return fmt.Sprintf("combine_%v_%d", t, width) }
+
+// kernels are all of a kind.
+func (k kind) kernels() (list []string) {
+	for _, t := range types {
+		for _, w := range widths {
+			for _, g := range k.groups {
+				list = append(list, k.kernel(t, w, g))
+			}
+		}
+	}
+	return list
+}
+
+// names are the kernels of kernels.ptx.
+func names() []string {
+	list := append(plain.kernels(), storeKernel)
+	for _, t := range types {
+		for _, w := range widths {
+			list = append(list, combineKernel(t, w))
+		}
+	}
+	return list
+}
+
+// Set is the kernels of one device. Its methods are safe for concurrent use.
+type Set struct {
+	dev     device.Device
+	caller  device.Caller // where kernels are Go functions; else nil
+	modules []device.Module
+	kernels map[string]device.Kernel
+	tensor  bool // there are those with tensor cores
+
+	multiprocessors int // of the device; 0 where kernels are Go functions
+
+	mu     sync.RWMutex // held for reading while work is queued
+	closed bool
+}
+
+// Load prepares the kernels of dev, which must stay open for longer than the Set. It fails with
+// [device.ErrNotSupported] where dev runs neither PTX nor Go functions.
+func Load(dev device.Device) (*Set, error) {
+	if caller, ok := device.As[device.Caller](dev); ok {
+		return &Set{dev: dev, caller: caller}, nil
+	}
+	l, ok := device.As[device.Launcher](dev)
+	if !ok || l.ImageFormat() != device.PTX {
+		return nil, fmt.Errorf("attention: %w: %s runs neither PTX nor Go functions", device.ErrNotSupported, dev.Info().ID)
+	}
+	info := dev.Info()
+	s := &Set{dev: dev, kernels: map[string]device.Kernel{}, tensor: info.ComputeCapability[0] >= 8, multiprocessors: info.Multiprocessors}
+	err := s.load(l, ptx, names())
+	if err == nil && s.tensor {
+		err = s.load(l, tensorPTX, tensor.kernels())
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("attention: device code: %w", err), s.Close())
+	}
+	return s, nil
+}
+
+// load finds every kernel now, so that none is missing in the middle of a job.
+func (s *Set) load(l device.Launcher, ptx []byte, names []string) error {
+	module, err := l.LoadModule(ptx)
+	if err != nil {
+		return err
+	}
+	s.modules = append(s.modules, module)
+	for _, name := range names {
+		if s.kernels[name], err = module.Kernel(name); err != nil {
+			return fmt.Errorf("find %s: %w", name, err)
+		}
+	}
+	return nil
+}
+
+// Close unloads the kernels; for that it waits for all queued work of the device, and returns its
+// error. Later calls fail with [device.ErrClosed]; a second Close does nothing.
+func (s *Set) Close() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed || s.modules == nil {
+		s.closed = true
+		return nil
+	}
+	s.closed = true
+	err := s.dev.Synchronize()
+	if errors.Is(err, device.ErrClosed) {
+		return nil // the modules went with the device
+	}
+	for _, m := range s.modules {
+		err = errors.Join(err, m.Close())
+	}
+	return err
+}
+
+// job is a checked call, ready to be queued in either way.
+type job interface {
+	launch(s *Set, stream device.Stream) error
+	call(c device.Caller, stream device.Stream) error
+}
+
+// queue queues a job of n rows; none is no work.
+func (s *Set) queue(stream device.Stream, n int, j job) error {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	switch {
+	case stream == nil:
+		return fmt.Errorf("%w: no stream", device.ErrArgument)
+	case s.closed:
+		return device.ErrClosed
+	case n == 0:
+		return nil
+	case s.caller != nil:
+		return j.call(s.caller, stream)
+	}
+	return j.launch(s, stream)
+}
+
+const threads = 128 // of a thread block that attends, as kernels.cu has it
+
+func (p plan) launch(s *Set, stream device.Stream) error {
+	var args device.Args
+	l := p.l
+	args.Ptr(p.Out).Ptr(p.Query.Query).Ptr(l.Pages).Ptr(p.Tables).Ptr(p.Sequence).Ptr(p.Length).Ptr(p.Scratch)
+	args.Int64(l.BlockBytes).Int64(l.Keys).Int64(l.Values)
+	for _, n := range []int{p.Sequences, p.TableWidth, l.Blocks, l.BlockTokens, l.Heads, p.group, p.subgroups, p.Window, p.Sinks} {
+		args.Int32(int32(n))
+	}
+	args.Float32(p.Scale)
+	grid := device.Grid{BlocksX: p.N * l.Heads * p.subgroups, BlocksY: p.parts, Threads: threads, SharedBytes: p.kind.shared(l.Width)}
+	if err := s.kernels[p.kind.kernel(l.Type, l.Width, p.together)].Launch(stream, grid, &args); err != nil || p.parts == 1 {
+		return err
+	}
+	var more device.Args
+	more.Ptr(p.Out).Ptr(p.Scratch).Int32(int32(p.parts))
+	return s.kernels[combineKernel(l.Type, l.Width)].Launch(stream, device.Grid{BlocksX: p.N * p.Heads, Threads: l.Width}, &more)
+}
+
+func (j stored) launch(s *Set, stream device.Stream) error {
+	var args device.Args
+	l, r := j.l, j.r
+	units := l.Heads * l.Width / 8 // of 16 bytes, of a token's keys
+	args.Ptr(j.keys).Ptr(j.values).Ptr(l.Pages).Ptr(r.Tables).Ptr(r.Sequence).Ptr(r.Length)
+	args.Int64(l.BlockBytes).Int64(l.Keys).Int64(l.Values)
+	for _, n := range []int{r.Sequences, r.TableWidth, l.Blocks, l.BlockTokens, units} {
+		args.Int32(int32(n))
+	}
+	return s.kernels[storeKernel].Launch(stream, device.Grid{BlocksX: r.N, Threads: threads}, &args)
+}
