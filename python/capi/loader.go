@@ -552,20 +552,22 @@ func pinion_loader_resume(handle C.uint64_t, state *C.char, n C.int64_t, task *C
 	})
 }
 
-// pinion_loader_seek has the next loop begin with an epoch, as a task. Resumed: a
-// loop goes on in the epoch that the loader is in, since it was just put there.
+// pinion_loader_seek has the next loop begin with an epoch, as a task; -1: with
+// that which is next. Resumed: a loop goes on in the epoch that the loader is in,
+// since it was just put there. Failed: the loader is made again, as one that
+// failed says nothing else.
 //
 //export pinion_loader_seek
-func pinion_loader_seek(handle C.uint64_t, epoch C.int64_t, resumed C.int32_t, task *C.uint64_t) (result C.int) {
+func pinion_loader_seek(handle C.uint64_t, epoch C.int64_t, resumed, failed C.int32_t, task *C.uint64_t) (result C.int) {
 	defer guard(&result)
 	f, ok := feeds.get(uint64(handle))
 	if !ok {
 		return closed("the DataLoader")
 	}
-	return startWith(f.borrow, task, nil, func(context.Context) (uint64, error) { return 0, f.seek(int(epoch), resumed != 0) })
+	return startWith(f.borrow, task, nil, func(context.Context) (uint64, error) { return 0, f.seek(int(epoch), resumed != 0, failed != 0) })
 }
 
-func (f *feed) seek(epoch int, resumed bool) error {
+func (f *feed) seek(epoch int, resumed, failed bool) error {
 	f.mu <- struct{}{}
 	defer f.unlock()
 	s := f.loader.Load().State()
@@ -573,7 +575,10 @@ func (f *feed) seek(epoch int, resumed bool) error {
 	if within := s.Batch > 0 || len(s.Ahead) > 0; within && !resumed {
 		next++ // a loop that was left drops the rest of its epoch
 	}
-	if next == epoch {
+	if epoch < 0 {
+		epoch = next
+	}
+	if next == epoch && !failed {
 		return nil
 	}
 	s.Epoch, s.Batch, s.Ahead, s.Dropped, s.Rank, s.World = epoch, 0, nil, 0, 0, 0

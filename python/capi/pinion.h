@@ -12,7 +12,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define PINION_ABI 4
+#define PINION_ABI 5
 #define PINION_ARRAYS 12 // most arrays of a batch
 #define PINION_DIMS 8    // most axes of an array
 

@@ -10,7 +10,7 @@ import ctypes as C
 from collections.abc import Sequence
 from typing import Any
 
-from . import _lib
+from . import _errors, _lib
 
 CPU, CUDA = 1, 2  # DLPack's device types
 _kinds = {0: "i", 1: "u", 2: "f", 4: "bf", 6: "b"}
@@ -106,9 +106,15 @@ class Array:
 
     def torch(self) -> Any:
         """A torch tensor of the memory."""
+        from torch import __version__
         from torch.utils.dlpack import from_dlpack
 
-        return from_dlpack(self)
+        try:
+            return from_dlpack(self)
+        except RuntimeError:
+            if self.dtype == "u2":
+                raise _errors.UnsupportedError(f"PyTorch {__version__} has no uint16: take dtype='f32' or 'i32', or output='numpy'") from None
+            raise
 
 
 def take(out: Any) -> Any:

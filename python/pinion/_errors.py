@@ -91,6 +91,9 @@ _classes: dict[int, type[BaseException]] = {
     -15: HeldError,
 }
 
+PASSING = (-8, -9, -15)
+"""Errors of memory, after which a loader goes on when there is some."""
+
 
 def make(code: int, message: str, detail: str = "") -> BaseException:
     """The exception of an error of the library."""

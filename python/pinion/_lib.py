@@ -15,7 +15,7 @@ from typing import Any, NoReturn
 
 from . import _errors
 
-ABI = 4
+ABI = 5
 ARRAYS, DIMS = 12, 8
 OK, END, WAIT, MEMORY = 0, 1, 2, 3
 FRESH, CAPTURE = 1, 2
@@ -66,7 +66,7 @@ _loader: dict[str, tuple[Any, list[Any]]] = {
     "pinion_loader_close": (C.c_int, [C.c_uint64, C.POINTER(C.c_uint64)]),
     "pinion_loader_state": (C.c_int, [C.c_uint64, C.POINTER(C.c_void_p)]),
     "pinion_loader_resume": (C.c_int, [C.c_uint64, C.c_char_p, C.c_int64, C.POINTER(C.c_uint64)]),
-    "pinion_loader_seek": (C.c_int, [C.c_uint64, C.c_int64, C.c_int32, C.POINTER(C.c_uint64)]),
+    "pinion_loader_seek": (C.c_int, [C.c_uint64, C.c_int64, C.c_int32, C.c_int32, C.POINTER(C.c_uint64)]),
     "pinion_loader_stats": (C.c_int, [C.c_uint64, C.POINTER(C.c_void_p)]),
     "pinion_loader_info": (C.c_int, [C.c_uint64, C.POINTER(C.c_void_p)]),
 }
@@ -160,6 +160,18 @@ def _open() -> Any:
     lib.pinion_python(*(C.cast(f, C.c_void_p) for f in (api.PyCapsule_New, api.PyCapsule_IsValid, api.PyCapsule_GetPointer, api.PyCapsule_SetName)))
     lib.pinion_monitor_offer()  # for `pinion top`; where that cannot be, nobody needs to know: pinion.monitor.offer() says why
     return lib
+
+
+def name(path: Any) -> str:
+    """A path as the library's JSON has it, which is UTF-8."""
+    text = os.fsdecode(path)
+    if "\0" in text:
+        raise ValueError(f"a path is {text!r}, but no path has a null character")
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise ValueError(f"a path is {text!r}, but must be UTF-8") from None
+    return text
 
 
 def load() -> Any:

@@ -147,7 +147,7 @@ class DataLoader:
             for images, labels in loader:
                 ...
 
-    A batch is a tuple: samples, labels (int64) if there are any, then lengths and mask where samples differ in length,
+    A batch is a tuple: samples, labels (int64; int32 as dlpack) if there are any, then lengths and mask where samples differ in length,
     weights of mixup, and targets. Each loop is an epoch; after ``break`` the next loop begins a new one, as with
     PyTorch. Arguments that PyTorch has too have its names and meanings.
 
@@ -284,9 +284,7 @@ class DataLoader:
             cpu_share = float(cpu_share)
         if allocator not in (None, "torch"):
             raise ValueError(f"allocator is {allocator!r}, but must be 'torch' or None")
-        self.source = os.fsdecode(source)
-        if "\0" in self.source:
-            raise ValueError(f"source is {self.source!r}, but no path has a null character")
+        self.source = _lib.name(source)
         self.drop_last = _flag("drop_last", drop_last)
         self.num_workers = num_workers
         if (rank is None) != (world_size is None):
@@ -310,7 +308,7 @@ class DataLoader:
         self._allocator = allocator
         self._lender: _borrow.Lender | None = None
         self._config: dict[str, Any] = {
-            "source": self.source, "targets": [os.fsdecode(t) for t in targets],
+            "source": self.source, "targets": [_lib.name(t) for t in targets],
             "options": {k.replace("_", "-"): _text(v) for k, v in options.items() if v is not None},
             "batch_size": size, "shuffle": shuffle, "sampler": sampler or "",
             "drop_last": self.drop_last, "in_order": _flag("in_order", in_order), "seed": seed,
@@ -328,6 +326,7 @@ class DataLoader:
         self._turn = 0  # number of the last loop
         self._state: dict[str, Any] | None = None  # to go on from when it starts
         self._resumed = False  # no loop has begun since
+        self._failed = False  # the library's loader gives nothing but its error
         self._epoch: int | None = None  # wanted for the next loop
 
     def _check_open(self) -> None:
@@ -388,7 +387,7 @@ class DataLoader:
     def _resume(self, state: Mapping[str, Any]) -> None:
         text = json.dumps(dict(state)).encode()
         self._run(_lib.load().pinion_loader_resume, self._handle, text, len(text))
-        self._resumed = True
+        self._resumed, self._failed = True, False
 
     def _fact(self, name: str) -> Any:
         with self._lock:
@@ -424,10 +423,10 @@ class DataLoader:
             lib = self._start()
             self._turn += 1
             _dlpack.take(self._out)  # a batch that an interrupt came before
-            if self._epoch is not None:
-                self._run(lib.pinion_loader_seek, self._handle, self._epoch, self._resumed)
+            if self._epoch is not None or self._failed:
+                self._run(lib.pinion_loader_seek, self._handle, -1 if self._epoch is None else self._epoch, self._resumed, self._failed)
                 self._epoch = None
-            self._resumed = False
+            self._resumed = self._failed = False
             return _Loop(self, self._turn)
 
     def set_epoch(self, epoch: int) -> None:
@@ -560,16 +559,17 @@ class _Loop:
                 if code == _lib.END:
                     self._ended = True
                     raise StopIteration
-                if loader._lender is None:
-                    _lib.check(code)
-                elif code == _lib.MEMORY:
+                if code == _lib.MEMORY and loader._lender is not None:
                     loader._lender.serve()
                 elif code < 0:
+                    loader._failed = code not in _errors.PASSING
+                    if loader._lender is None:
+                        _lib.fail(code)
                     try:
                         _lib.fail(code)
                     except Exception as e:
                         raise loader._lender.explain(e)
-            self._flags = 0
+            self._flags, loader._failed = 0, False
             batch: Any = loader._convert(out)
         if loader._names is not None:
             if len(loader._names) != len(batch):

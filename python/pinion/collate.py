@@ -26,7 +26,7 @@ import sys
 import threading
 import warnings
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from multiprocessing.reduction import DupFd, ForkingPickler
 from typing import Any, NamedTuple
 
@@ -122,7 +122,7 @@ def out(shape: Sequence[int] | int, dtype: torch.dtype = torch.float32) -> torch
 
     What is returned may be a part of it. Where no Collate is at work, or its memory is used up, it is an ordinary tensor.
     """
-    shape = (shape,) if isinstance(shape, int) else tuple(shape)
+    shape = tuple(shape) if isinstance(shape, Iterable) else (shape,)
     room: _Room | None = getattr(_here, "room", None)
     tensor = room.tensor(shape, dtype) if room is not None else None
     return torch.empty(shape, dtype=dtype) if tensor is None else tensor

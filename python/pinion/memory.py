@@ -56,7 +56,7 @@ def replay(snapshot: str | os.PathLike[str] | Mapping[str, Any], *, capacity: in
 @contextlib.contextmanager
 def _file(snapshot: Any) -> Iterator[str]:
     if not isinstance(snapshot, Mapping):
-        yield os.fspath(snapshot)
+        yield _lib.name(snapshot)
         return
     with tempfile.NamedTemporaryFile(suffix=".pickle") as f:
         pickle.dump(dict(snapshot), f)

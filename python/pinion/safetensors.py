@@ -197,10 +197,10 @@ class Slice:
     def __getitem__(self, index: Any) -> Any:
         index = index if isinstance(index, tuple) else (index,)
         shape = self.get_shape()
-        if index.count(Ellipsis) > 1:
+        gaps = [k for k, i in enumerate(index) if i is Ellipsis]
+        if len(gaps) > 1:
             raise IndexError("an index can only have a single ellipsis ('...')")
-        if Ellipsis in index:
-            gap = index.index(Ellipsis)
+        for gap in gaps:
             index = (*index[:gap], *[slice(None)] * (len(shape) - len(index) + 1), *index[gap + 1 :])
         if len(index) > len(shape):
             raise IndexError(f"too many indices: {len(index)} for a tensor of {len(shape)} dimensions")
@@ -276,7 +276,8 @@ def save_file(tensors: Mapping[str, Any], filename: str | os.PathLike[str], meta
     for key, value in (metadata or {}).items():
         if not isinstance(key, str) or not isinstance(value, str):
             raise TypeError(f"metadata has {key!r}: {value!r}, but both must be strings")
-    text = json.dumps({"path": os.fspath(filename), "metadata": dict(metadata) if metadata is not None else None, "tensors": described}).encode()
+    about = {"path": _lib.name(filename), "metadata": dict(metadata) if metadata is not None else None, "tensors": described}
+    text = json.dumps(about, ensure_ascii=False).encode()  # a name that is no UTF-8 is an error
     _lib.run_to_end(_lib.load().pinion_safetensors_save, text, len(text))
 
 

@@ -167,6 +167,7 @@ def test_collate_fn_in_place():
     ragged = Made(lambda i: torch.full((i % 9 + 1,), i))
     compare(ragged, fn=padded, batch_size=6)
     assert torch.equal(module.out((2, 3)).zero_(), torch.zeros(2, 3)), "an ordinary tensor where there is no Collate"
+    assert module.out(np.int64(3)).shape == (3,)
     assert module.out(4, torch.int8).shape == (4,)
 
 

@@ -96,6 +96,17 @@ def test_numpy_has_no_bfloat16(photos):
         next(iter(loader))
 
 
+def test_uint16(tmp_path):
+    torch = pytest.importorskip("torch")
+    np.save(tmp_path / "x.npy", np.full((4, 3), 65535, np.uint16))
+    with pinion.DataLoader(tmp_path / "x.npy", 4, device="host", output="torch") as loader:
+        if hasattr(torch, "uint16"):
+            assert int(next(iter(loader))[0].long().max()) == 65535
+        else:
+            with pytest.raises(pinion.UnsupportedError, match="no uint16"):
+                next(iter(loader))
+
+
 def test_text(batch):
     assert repr(batch[0]) == "<pinion.Array (4, 3, 8, 8) f4 on (1, 0)>"
     assert len(batch[0]) == 4

@@ -305,6 +305,41 @@ def test_samples_that_are_left_out(photos, tmp_path):
     assert (caught.value.index, caught.value.epoch, caught.value.batch) == (48, 0, 0)
 
 
+def test_loops_after_one_that_failed(photos, tmp_path):
+    """Each is an epoch of its own, as after break, and reads anew."""
+    import shutil
+
+    shutil.copytree(photos, tmp_path / "photos")
+    bad = tmp_path / "photos" / "cat" / "bad.png"
+    bad.write_bytes(b"nothing")
+    with load(tmp_path / "photos", 16) as loader:  # sample 48 is of the fourth batch
+        for epoch in range(2):
+            it = iter(loader)
+            assert [len(next(it)[0]) for _ in range(3)] == [16] * 3
+            for _ in range(2):
+                with pytest.raises(pinion.SampleError) as caught:
+                    next(it)
+                assert (caught.value.epoch, caught.value.batch) == (epoch, 3)
+        bad.write_bytes((tmp_path / "photos" / "cat" / sorted(os.listdir(bad.parent))[0]).read_bytes())
+        loader.set_epoch(2)  # which would come next, too
+        assert len(list(loader)) == len(loader) == 7
+        assert loader.state_dict()["epoch"] == 3
+
+
+def test_loops_after_one_that_kept_too_much(array):
+    """The budget is that of all loops together."""
+    with load(array, 4096, device_budget=10 * 4096 * 16) as loader:
+        kept = []
+        for _ in range(2):
+            with pytest.raises((MemoryError, RuntimeError), match="held by the caller"):
+                for batch in loader:
+                    kept.append(batch)
+        del batch
+        assert 4 <= len(kept) <= 10
+        kept.clear()
+        assert len(list(zip(loader, range(3)))) == 3
+
+
 def test_a_wrong_word(photos):
     for argument in ({"on_error": "skp"}, {"sampler": "sorted"}, {"decode": "tpu"}, {"output": "jax"}, {"depth": "many"}, {"transform": "flop"},
                      {"shuffle": True, "sampler": "length"}, {"mixup": 9}):  # fmt: skip
@@ -430,9 +465,13 @@ def test_names_that_do_not_fit(photos, names):
         next(iter(loader))
 
 
-def test_a_source_with_a_null_character():
+def test_paths_that_cannot_be():
     with pytest.raises(ValueError, match="null character"):
         pinion.DataLoader("a\0b")
+    with pytest.raises(ValueError, match="null character"):
+        pinion.DataLoader("a", targets=["a\0b"])
+    with pytest.raises(ValueError, match="must be UTF-8"):
+        pinion.DataLoader(os.fsdecode(b"a\xff"))
 
 
 def test_numbers_of_numpy(photos):

@@ -1,6 +1,7 @@
 """pinion.safetensors and pinion.torch.load."""
 
 import json
+import os
 import struct
 
 import pytest
@@ -103,7 +104,7 @@ def test_slices(tmp_path, framework):
         for index in indexes:
             got, want = part[index], x[index]
             assert tuple(got.shape) == tuple(want.shape) and got.tolist() == want.tolist(), index
-        for index, error in ((6, IndexError), (-7, IndexError), ((0, 5), IndexError), ((0, 0, 0, 0), IndexError), ("a", TypeError),
+        for index, error in ((6, IndexError), (-7, IndexError), ((0, 5), IndexError), ((0, 0, 0, 0), IndexError), ("a", TypeError), (numpy.array([0, 1]), TypeError),
                              ((..., ...), IndexError), (slice(None, None, -1), ValueError)):  # fmt: skip
             with pytest.raises(error):
                 part[index]
@@ -145,7 +146,7 @@ def test_what_cannot_be_saved(tmp_path):
     for tensors, error in (
         ({"a": x.t()}, ValueError), ({"a": x.to_sparse()}, ValueError), ({"a": [1]}, TypeError), ({1: x}, TypeError),
         ({"a": x, "b": x[1:]}, RuntimeError), ({"a": x.to(torch.complex128)}, ValueError), ({"__metadata__": x}, ValueError),
-        ({"a": numpy.zeros((2, 3)).T}, ValueError), ({"a": numpy.zeros(2, ">f4")}, ValueError),
+        ({"a": numpy.zeros((2, 3)).T}, ValueError), ({"a": numpy.zeros(2, ">f4")}, ValueError), ({"\udcff": x}, ValueError),
     ):  # fmt: skip
         with pytest.raises(error):
             save_file(tensors, path)
@@ -153,7 +154,12 @@ def test_what_cannot_be_saved(tmp_path):
         save_file({"a": x}, path, metadata={"n": 1})
     with pytest.raises(FileNotFoundError):
         save_file({"a": x}, tmp_path / "no" / "x.safetensors")
-    assert not path.exists()
+    for name in (b"x\xff.safetensors", b"x\0.safetensors"):
+        with pytest.raises(ValueError, match="UTF-8|null character"):
+            save_file({"a": x}, os.fsdecode(os.fsencode(tmp_path) + b"/" + name))
+    assert not os.listdir(tmp_path)
+    save_file({"a": x}, os.fsencode(path))
+    assert load_file(path)["a"].shape == (3, 4)
 
 
 def test_bad_files(tmp_path):

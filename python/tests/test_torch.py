@@ -40,6 +40,8 @@ def test_empty_of_any_shape():
     assert pinion.torch.empty(()).shape == () and pinion.torch.empty(0, 3).shape == (0, 3)
     assert pinion.torch.empty(torch.Size([2])).dtype == torch.get_default_dtype()
     assert pinion.torch.empty(2, requires_grad=True).requires_grad
+    np = pytest.importorskip("numpy")
+    assert pinion.torch.empty(np.int64(3)).shape == (3,) and pinion.torch.empty(np.array([2, 3])).shape == (2, 3)
     with pytest.raises(RuntimeError, match="negative dimension -1"):
         pinion.torch.empty(2, -1)
     with pytest.raises(ValueError, match="meta"):

@@ -7,7 +7,7 @@ import ctypes as C
 import json
 import mmap
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
@@ -88,7 +88,7 @@ def empty(
 
     A tensor that dies while copies of it are queued is no mistake: its memory serves others only behind them.
     """
-    if len(size) == 1 and not isinstance(size[0], int):
+    if len(size) == 1 and isinstance(size[0], Iterable):
         size = tuple(size[0])
     dtype = torch.get_default_dtype() if dtype is None else dtype
     count = 1
