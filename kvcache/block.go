@@ -28,11 +28,16 @@ type block struct {
 type tenant struct {
 	name string
 	id   uint64
-	live int  // sequences and blocks
-	most int  // blocks on the device
-	have int  // of them
-	used int  // and of those, what sequences have
-	own  heap // blocks that can leave the device, if there is a limit
+	live int // sequences and blocks
+	used int // blocks on the device that sequences have
+
+	device, host share
+}
+
+// share is what a tenant has of the device, or of the host.
+type share struct {
+	most, have int  // blocks
+	own        heap // blocks that can leave, if most is less than there are
 }
 
 // key is how a block is found.

@@ -76,9 +76,9 @@ func (c *Cache) TakeCopies(list []Copy) []Copy {
 // them. With forks, a few of these may stay until the forks are closed.
 func (c *Cache) Free(tenant string) int {
 	if t := c.tenants[tenant]; t != nil {
-		return min(c.o.Blocks-c.used, t.most-t.used)
+		return min(c.o.Blocks-c.used, t.device.most-t.used)
 	}
-	return min(c.o.Blocks-c.used, c.limit(tenant))
+	return min(c.o.Blocks-c.used, limit(c.o.Blocks, c.o.TenantBlocks, tenant))
 }
 
 // Match tells what Open would find: how many tokens are computed, and how many blocks it needs
@@ -131,18 +131,20 @@ func (c *Cache) id() uint64 {
 func (c *Cache) tenant(name string) *tenant {
 	t := c.tenants[name]
 	if t == nil {
-		t = &tenant{name: name, id: c.id(), most: c.limit(name), own: heap{which: 1}}
+		t = &tenant{name: name, id: c.id()}
+		t.device = share{most: limit(c.o.Blocks, c.o.TenantBlocks, name), own: heap{which: 1}}
+		t.host = share{most: limit(c.o.HostBlocks, c.o.TenantHostBlocks, name), own: heap{which: 1}}
 		c.tenants[name] = t
 	}
 	return t
 }
 
-// limit is how many blocks of the device a tenant may have.
-func (c *Cache) limit(name string) int {
-	if c.o.TenantBlocks == nil {
-		return c.o.Blocks
+// limit is how many of so many blocks a tenant may have.
+func limit(blocks int, of func(string) int, name string) int {
+	if of == nil {
+		return blocks
 	}
-	return max(0, min(c.o.Blocks, c.o.TenantBlocks(name)))
+	return max(0, min(blocks, of(name)))
 }
 
 // less counts a sequence or a block of a tenant less, and forgets one who has none.
@@ -182,7 +184,7 @@ func (c *Cache) newBlock(t *tenant, position int) (int32, error) {
 	i := c.unused[len(c.unused)-1]
 	c.unused = c.unused[:len(c.unused)-1]
 	c.blocks[i] = block{self: i, id: c.id(), before: none, tenant: t, position: position, refs: 1, slot: slot, host: none, at: nowhere}
-	t.have++
+	t.device.have++
 	t.live++
 	c.use(t, 1)
 	return i, nil
@@ -237,46 +239,55 @@ func (c *Cache) worth(position int) float64 {
 // nowhere is in no heap.
 var nowhere = [2]int{none, none}
 
-// limited reports whether a tenant may not have all blocks.
-func (c *Cache) limited(t *tenant) bool { return t.most < c.o.Blocks }
-
 // offer has a block leave its place when the room is needed, if it can: nobody has it, and no
 // block that continues it is as near.
 func (c *Cache) offer(i int32) {
 	b := &c.blocks[i]
-	h, ahead := &c.onDev, b.kidOn
+	ahead := b.kidOn
 	if b.slot < 0 {
-		h, ahead = &c.onHost, b.kids
+		ahead = b.kids
 	}
 	if b.refs > 0 || b.at[0] >= 0 || !b.shown || ahead > 0 && c.o.Window == 0 {
 		return
 	}
-	h.push(b)
-	if b.slot >= 0 && c.limited(b.tenant) {
-		b.tenant.own.push(b)
+	all, own := c.near(b)
+	all.push(b)
+	if own != nil {
+		own.push(b)
 	}
 }
 
 // keep has a block stay where it is.
 func (c *Cache) keep(b *block) {
-	switch {
-	case b.at[0] < 0:
-	case b.slot >= 0:
-		c.onDev.remove(b)
-	default:
-		c.onHost.remove(b)
+	if b.at[0] < 0 {
+		return
 	}
-	if b.at[1] >= 0 {
-		b.tenant.own.remove(b)
+	all, own := c.near(b)
+	all.remove(b)
+	if own != nil {
+		own.remove(b)
 	}
+}
+
+// near is where blocks are that can leave the place where b is: all of them, and those of its
+// tenant if he may not have all there is of it.
+func (c *Cache) near(b *block) (all, own *heap) {
+	all, of, n := &c.onDev, &b.tenant.device, c.o.Blocks
+	if b.slot < 0 {
+		all, of, n = &c.onHost, &b.tenant.host, c.o.HostBlocks
+	}
+	if of.most < n {
+		own = &of.own
+	}
+	return all, own
 }
 
 // slot finds a place on the device.
 func (c *Cache) slot(t *tenant) (int32, error) {
 	var victim *block
 	switch {
-	case c.limited(t) && t.have >= t.most:
-		if victim = t.own.least(); victim == nil {
+	case t.device.most < c.o.Blocks && t.device.have >= t.device.most:
+		if victim = t.device.own.least(); victim == nil {
 			return none, ErrTenant
 		}
 	case len(c.slots) > 0:
@@ -298,13 +309,7 @@ func (c *Cache) leave(b *block) {
 	if c.o.Cost != nil {
 		c.clock = max(c.clock, b.worth)
 	}
-	if len(c.hosts) == 0 {
-		if old := c.onHost.least(); old != nil && (old.worth <= b.worth || b.kids > 0) { // or else those would never be found
-			c.stats.Forgotten++
-			c.forget(old.self)
-		}
-	}
-	if len(c.hosts) == 0 {
+	if !c.hasHost(b) {
 		c.stats.Forgotten++
 		c.forget(b.self)
 		c.slots = c.slots[:len(c.slots)-1] // which is the caller's
@@ -313,6 +318,7 @@ func (c *Cache) leave(b *block) {
 	c.keep(b)
 	b.host = c.hosts[len(c.hosts)-1]
 	c.hosts = c.hosts[:len(c.hosts)-1]
+	b.tenant.host.have++
 	c.copies = append(c.copies, Copy{Place{false, b.slot}, Place{true, b.host}})
 	c.stats.Out++
 	c.off(b)
@@ -320,9 +326,30 @@ func (c *Cache) leave(b *block) {
 	c.offer(b.self)
 }
 
+// hasHost reports whether there is a place on the host for a block, which one that is worth less
+// may leave for it: one of the tenant's, if he has all that he may have.
+func (c *Cache) hasHost(b *block) bool {
+	of := &b.tenant.host
+	var old *block
+	switch {
+	case of.most < c.o.HostBlocks && of.have >= of.most:
+		old = of.own.least()
+	case len(c.hosts) > 0:
+		return true
+	default:
+		old = c.onHost.least()
+	}
+	if old == nil || old.worth > b.worth && b.kids == 0 { // with those that continue it, they would never be found
+		return false
+	}
+	c.stats.Forgotten++
+	c.forget(old.self)
+	return true
+}
+
 // off counts a block as one that is not on the device any more.
 func (c *Cache) off(b *block) {
-	b.tenant.have--
+	b.tenant.device.have--
 	if p := c.before(b); p != nil && b.shown {
 		if p.kidOn--; p.kidOn == 0 {
 			c.offer(b.before)
@@ -354,8 +381,9 @@ func (c *Cache) bring(i int32) error {
 // land gives a block of the host a place on the device.
 func (c *Cache) land(b *block, slot int32) {
 	c.hosts = append(c.hosts, b.host)
+	b.tenant.host.have--
 	b.host, b.slot = none, slot
-	b.tenant.have++
+	b.tenant.device.have++
 	c.use(b.tenant, 1) // a sequence has it
 	if p := c.before(b); p != nil {
 		p.kidOn++
@@ -373,6 +401,7 @@ func (c *Cache) forget(i int32) {
 	}
 	if b.host >= 0 {
 		c.hosts = append(c.hosts, b.host)
+		b.tenant.host.have--
 		b.host = none
 	}
 	if b.shown {

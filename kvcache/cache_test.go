@@ -87,7 +87,7 @@ func (m *memory) check(t *testing.T, s *Sequence) {
 // sound fails unless the books agree with themselves.
 func (m *memory) sound(t *testing.T, open []*Sequence) {
 	t.Helper()
-	refs, slots, hosts, have := map[int32]int{}, map[int32]bool{}, map[int32]bool{}, map[*tenant]int{}
+	refs, slots, hosts, have := map[int32]int{}, map[int32]bool{}, map[int32]bool{}, [2]map[*tenant]int{{}, {}}
 	for _, s := range open {
 		if n := (len(s.tokens) + m.o.BlockTokens - 1) / m.o.BlockTokens; len(s.blocks) != n || len(s.table) != n {
 			t.Fatalf("%d tokens have %d blocks", len(s.tokens), len(s.blocks))
@@ -114,9 +114,10 @@ func (m *memory) sound(t *testing.T, open []*Sequence) {
 		}
 		if b.slot >= 0 {
 			slots[b.slot] = true
-			have[b.tenant]++
+			have[0][b.tenant]++
 		} else {
 			hosts[b.host] = true
+			have[1][b.tenant]++
 		}
 		if b.shown {
 			found++
@@ -149,8 +150,8 @@ func (m *memory) sound(t *testing.T, open []*Sequence) {
 		if b.slot < 0 {
 			h = &m.onHost
 		}
-		own := b.slot >= 0 && m.limited(b.tenant)
-		if can := b.refs == 0 && (ahead == 0 || m.o.Window > 0); can != (b.at[0] >= 0) || can && h.list[b.at[0]] != b || (can && own) != (b.at[1] >= 0) || can && own && b.tenant.own.list[b.at[1]] != b {
+		_, own := m.near(b)
+		if can := b.refs == 0 && (ahead == 0 || m.o.Window > 0); can != (b.at[0] >= 0) || can && h.list[b.at[0]] != b || (can && own != nil) != (b.at[1] >= 0) || can && own != nil && own.list[b.at[1]] != b {
 			t.Fatalf("block %d: %+v, and it can leave: %v", i, b, can)
 		}
 	}
@@ -180,12 +181,15 @@ func (m *memory) sound(t *testing.T, open []*Sequence) {
 		t.Fatalf("%d blocks are in use, and %d were counted", used, m.used)
 	}
 	for _, tn := range m.tenants {
-		ordered(&tn.own)
+		ordered(&tn.device.own)
+		ordered(&tn.host.own)
 		if tn.used != usedOf[tn] {
 			t.Fatalf("tenant %s uses %d blocks, and %d were counted", tn.name, usedOf[tn], tn.used)
 		}
-		if tn.have != have[tn] || tn.have > tn.most {
-			t.Fatalf("tenant %s has %d blocks, and %d were counted, of %d", tn.name, have[tn], tn.have, tn.most)
+		for i, of := range []*share{&tn.device, &tn.host} {
+			if of.have != have[i][tn] || of.have > of.most {
+				t.Fatalf("tenant %s has %d blocks, and %d were counted, of %d", tn.name, have[i][tn], of.have, of.most)
+			}
 		}
 	}
 }
@@ -210,6 +214,9 @@ func TestRandom(t *testing.T) {
 		}
 		if seed%7 == 0 {
 			o.TenantBlocks = func(tenant string) int { return 3 + len(tenant)*o.Blocks/8 }
+		}
+		if seed%4 == 0 {
+			o.TenantHostBlocks = func(tenant string) int { return (len(tenant) - 1) * o.HostBlocks / 3 }
 		}
 		m := newMemory(t, o)
 		var open []*Sequence

@@ -34,9 +34,10 @@ type Options struct {
 	// Models with Attention Sinks, 2023). Default: 0, all tokens.
 	Window, Sinks int
 
-	// TenantBlocks is how many blocks of the device a tenant may have. It is asked when a
-	// tenant has nothing in the cache. Default: nil, all.
-	TenantBlocks func(tenant string) int
+	// TenantBlocks is how many blocks of the device a tenant may have, and TenantHostBlocks how
+	// many of the host, where he makes room of his own then. They are asked when a tenant has
+	// nothing in the cache. Default: nil, all.
+	TenantBlocks, TenantHostBlocks func(tenant string) int
 
 	// Cost is what it takes to compute the block again that begins at a token, in any unit;
 	// what is no number, negative or infinite counts as 0. Default: nil, all blocks cost the

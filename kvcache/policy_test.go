@@ -217,6 +217,30 @@ func TestTenants(t *testing.T) {
 	}
 }
 
+// A tenant has no more of the host than he may have, and makes room of his own alone.
+func TestTenantsHost(t *testing.T) {
+	m := newMemory(t, Options{BlockTokens: 2, Blocks: 4, HostBlocks: 8, TenantHostBlocks: func(tenant string) int {
+		return map[string]int{"small": 2, "large": 9}[tenant]
+	}})
+	m.run(t, "large", count(0, 8))
+	for i := range 5 {
+		m.run(t, "small", count(100*i, 8))
+		m.sound(t, nil)
+	}
+	if got := m.known("large", count(0, 8)); got != 8 {
+		t.Errorf("%d tokens of the large tenant are left", got)
+	}
+	if s := m.Stats(); s.HostKept != 6 {
+		t.Errorf("%+v", s)
+	}
+	m.run(t, "nobody", count(0, 8)) // of the host, that is
+	m.run(t, "large", count(1000, 8))
+	if got := m.known("nobody", count(0, 8)); got != 0 {
+		t.Errorf("%d tokens of one who may have nothing are left", got)
+	}
+	m.sound(t, nil)
+}
+
 // What cannot fit evicts nothing.
 func TestOpenFull(t *testing.T) {
 	m := newMemory(t, Options{BlockTokens: 2, Blocks: 16, HostBlocks: 4})

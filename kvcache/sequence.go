@@ -80,7 +80,7 @@ func (s *Sequence) room(need int) error {
 	switch {
 	case need > s.c.o.Blocks-s.c.used:
 		return ErrFull
-	case need > s.tenant.most-s.tenant.used:
+	case need > s.tenant.device.most-s.tenant.used:
 		return ErrTenant
 	}
 	return nil
@@ -88,7 +88,7 @@ func (s *Sequence) room(need int) error {
 
 func (s *Sequence) explain(err error, need int) error {
 	return fmt.Errorf("kvcache: %w: a sequence of %d tokens needs %d blocks of %d tokens more; of %d blocks, sequences have %d, and of the tenant's %d, %d",
-		err, len(s.tokens), need, s.c.o.BlockTokens, s.c.o.Blocks, s.c.used, s.tenant.most, s.tenant.used)
+		err, len(s.tokens), need, s.c.o.BlockTokens, s.c.o.Blocks, s.c.used, s.tenant.device.most, s.tenant.used)
 }
 
 // grow makes room for tokens from one on up to n, or none.
@@ -213,7 +213,7 @@ func (s *Sequence) show(k int) bool {
 			}
 			c.take(at)
 			c.land(other, b.slot)
-			b.tenant.have--
+			b.tenant.device.have--
 			c.use(b.tenant, -1)
 			b.slot = none
 		} else {
