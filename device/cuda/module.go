@@ -13,15 +13,15 @@ type module struct {
 	dev    *Device
 	handle uintptr
 	gate   gate
+
+	mu     sync.Mutex
+	shared map[uintptr]int // bytes of dynamic shared memory that launches of a function may ask for
 }
 
 type kernel struct {
 	module *module
 	name   string
 	handle uintptr
-
-	mu     sync.Mutex
-	shared int // bytes of shared memory that launches were allowed to ask for
 }
 
 // ImageFormat implements [device.Launcher].
@@ -129,21 +129,25 @@ func (k *kernel) Launch(s device.Stream, grid device.Grid, args *device.Args) er
 	return nil
 }
 
-// allowShared makes launches with so much shared memory possible. Without that, 48 KiB are,
-// less what the kernel has anyway.
+// allowShared allows launches with that much dynamic shared memory. Without it the limit is
+// 48 KiB, less the kernel's static shared memory.
 func (k *kernel) allowShared(bytes int) error {
 	if bytes == 0 {
 		return nil
 	}
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if bytes <= k.shared {
+	m := k.module
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if bytes <= m.shared[k.handle] {
 		return nil
 	}
 	if err := check("cuFuncSetAttribute", api.funcSetAttribute.Call(k.handle, funcMaxSharedBytes, uintptr(bytes))); err != nil {
 		return fmt.Errorf("cuda: launch %s: %d bytes of shared memory: %w", k.name, bytes, err)
 	}
-	k.shared = bytes
+	if m.shared == nil {
+		m.shared = map[uintptr]int{}
+	}
+	m.shared[k.handle] = bytes
 	return nil
 }
 

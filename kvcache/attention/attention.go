@@ -1,6 +1,7 @@
 package attention
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"math/bits"
@@ -27,13 +28,14 @@ type Layout struct {
 
 // Rows are new tokens of sequences. What is in device memory is read when the work runs.
 type Rows struct {
-	N        int        // rows, 0 or more
-	Sequence device.Ptr // of each row, its line in Tables; N int32
+	N        int        // rows, up to 1<<24; with 0 there is no work, and the rest may be zero
+	Sequence device.Ptr // of each row, its line in Tables, or -1 for a row that stands for none; N int32
 	Length   device.Ptr // of each row, how many tokens there are up to and with its own; N int32
 
-	// Tables is the numbers of blocks of each sequence, of which block i holds the tokens from
-	// i x BlockTokens on; [Sequences, TableWidth] int32. Numbers outside [0, Blocks) are no
-	// blocks: nothing is stored there or attended to, as before a window.
+	// Tables holds the block numbers of each sequence, of which block i has the tokens from
+	// i x BlockTokens on; [Sequences, TableWidth] int32. Numbers outside [0, Blocks) stand for no
+	// block, as where a window has passed it: nothing is stored there or attended to. Nor is a
+	// token stored that the table has no block for; attention ends where the table does.
 	Tables                device.Ptr
 	Sequences, TableWidth int
 }
@@ -47,22 +49,26 @@ type Query struct {
 
 	Scale float32 // of the products of queries and keys; default (0): 1/sqrt(Width)
 
-	// Window is how many of the last tokens a row attends to, and to the first Sinks tokens.
-	// Default (0): to all.
+	// Window is how many of the last tokens a row attends to, and Sinks how many of the first,
+	// besides. Default (0): all.
 	Window, Sinks int
 
 	// MaxLength is the most that a Length can be. It decides into how many parts rows are
 	// divided, not what they attend to. Default (0): all tokens of a line of Tables.
 	MaxLength int
 
-	Scratch device.Ptr // memory of [Set.ScratchBytes]; may be 0 where that is
+	// Scratch is memory of at least [Set.ScratchBytes] of this query, at a multiple of 16, which
+	// no other call uses meanwhile. May be zero where none is needed.
+	Scratch      device.Ptr
+	ScratchBytes int64
 }
 
 const (
 	tileTokens = 16 // blocks are multiples of it
 	mostParts  = 128
 	partTokens = 128 // a part has at least so many
-	partCost   = 64  // and takes as long as with so many more
+	partCost   = 64  // and costs as much as this many tokens more
+	mostRows   = 1 << 24
 )
 
 func (l Layout) check() error {
@@ -98,10 +104,18 @@ type span struct {
 	align uint64
 }
 
-func (r Rows) check(l Layout, more ...span) error {
-	if r.N < 0 || r.N > 1<<24 || r.Sequences < 1 || r.TableWidth < 1 || int64(r.TableWidth)*int64(l.BlockTokens) > math.MaxInt32 || r.Sequences > math.MaxInt32 {
-		return fmt.Errorf("%w: %d rows of %d sequences with %d blocks of %d tokens", device.ErrArgument, r.N, r.Sequences, r.TableWidth, l.BlockTokens)
+// check looks at shapes.
+func (r Rows) check(l Layout) error {
+	if r.N < 0 || r.N > mostRows || r.N > 0 && (r.Sequences < 1 || r.TableWidth < 1) || r.Sequences < 0 || r.Sequences > math.MaxInt32 ||
+		r.TableWidth < 0 || r.TableWidth > math.MaxInt32/l.BlockTokens {
+		return fmt.Errorf("%w: %d rows of %d sequences with %d blocks of %d tokens: at most %d rows, and 31 bits of tokens",
+			device.ErrArgument, r.N, r.Sequences, r.TableWidth, l.BlockTokens, mostRows)
 	}
+	return nil
+}
+
+// checkSpans looks at addresses, and those of more operands.
+func (r Rows) checkSpans(more ...span) error {
 	if r.N == 0 {
 		return nil
 	}
@@ -137,8 +151,11 @@ func (s *Set) plan(l Layout, q Query) (p plan, err error) {
 	if f := float64(q.Scale); math.IsNaN(f) || math.IsInf(f, 0) {
 		return p, fmt.Errorf("%w: scale %g", device.ErrArgument, f)
 	}
-	if err := q.check(l); q.N == 0 || err != nil && (q.Sequences < 1 || q.TableWidth < 1) {
+	if err := q.check(l); err != nil || q.N == 0 {
 		return plan{Query: q, l: l}, err
+	}
+	if q.N > math.MaxInt32/q.Heads {
+		return p, fmt.Errorf("%w: %d rows of %d heads are more than 31 bits", device.ErrArgument, q.N, q.Heads)
 	}
 	if q.Scale == 0 {
 		q.Scale = float32(1 / math.Sqrt(float64(l.Width)))
@@ -156,7 +173,7 @@ func (s *Set) plan(l Layout, q Query) (p plan, err error) {
 	if q.Window > 0 {
 		most = min(most, q.Window+q.Sinks)
 	}
-	p.parts = divide(q.N*l.Heads*p.subgroups, most, s.multiprocessors*p.kind.resident*128/l.Width)
+	p.parts = divide(q.N*l.Heads*p.subgroups, most, s.atOnce(p.kind, l.Width))
 	return p, nil
 }
 
@@ -181,7 +198,8 @@ func (p plan) scratchBytes() int64 {
 }
 
 // ScratchBytes is the memory that Attend needs beside its operands, for as long as the work runs.
-// Addresses of q may be 0 here.
+// It depends on the shapes of q alone, whose addresses may be zero here. Ask for each: fewer rows
+// are divided into more parts, and can need more.
 func (s *Set) ScratchBytes(l Layout, q Query) (int64, error) {
 	p, err := s.plan(l, q)
 	if err != nil {
@@ -194,10 +212,10 @@ func (s *Set) ScratchBytes(l Layout, q Query) (int64, error) {
 func (s *Set) Attend(stream device.Stream, l Layout, q Query) error {
 	p, err := s.plan(l, q)
 	if err == nil {
-		err = q.check(l, span{"Query", q.Query, 16}, span{"Out", q.Out, 16})
+		err = q.checkSpans(span{"Query", q.Query, 16}, span{"Out", q.Out, 16})
 	}
-	if err == nil && p.scratchBytes() > 0 && (q.Scratch == 0 || q.Scratch%16 != 0) {
-		err = fmt.Errorf("%w: Scratch is at %#x, for %d bytes at a multiple of 16", device.ErrArgument, uint64(q.Scratch), p.scratchBytes())
+	if need := p.scratchBytes(); err == nil && need > 0 && (q.Scratch == 0 || q.Scratch%16 != 0 || q.ScratchBytes < need) {
+		err = fmt.Errorf("%w: Scratch is %d bytes at %#x, and %d bytes are needed, at a multiple of 16", device.ErrArgument, q.ScratchBytes, uint64(q.Scratch), need)
 	}
 	if err == nil {
 		err = s.queue(stream, q.N, p)
@@ -213,7 +231,7 @@ func (s *Set) Attend(stream device.Stream, l Layout, q Query) error {
 func (s *Set) Store(stream device.Stream, l Layout, r Rows, keys, values device.Ptr) error {
 	err := l.check()
 	if err == nil {
-		err = r.check(l, span{"keys", keys, 16}, span{"values", values, 16})
+		err = errors.Join(r.check(l), r.checkSpans(span{"keys", keys, 16}, span{"values", values, 16}))
 	}
 	if err == nil {
 		err = s.queue(stream, r.N, stored{l, r, keys, values})

@@ -163,7 +163,7 @@ func (w *world) upload(r *rig) {
 func TestAttend(t *testing.T) {
 	for _, dt := range types {
 		for _, width := range widths {
-			for _, heads := range [][2]int{{1, 1}, {2, 4}, {2, 8}, {1, 7}, {2, 24}} {
+			for _, heads := range [][2]int{{1, 1}, {2, 4}, {2, 8}, {1, 7}, {2, 24}, {1, 20}} {
 				for _, window := range [][2]int{{0, 0}, {100, 0}, {33, 20}} {
 					t.Run(fmt.Sprintf("%v/%d/%v/%v", dt, width, heads, window), func(t *testing.T) {
 						r := newRig(t)
@@ -172,6 +172,9 @@ func TestAttend(t *testing.T) {
 						const most = 672 // whole blocks, so that all of sequence 0 is stored
 						w := newWorld(rng, Layout{Type: dt, BlockTokens: blockTokens, Heads: heads[0], Width: width}, heads[1], 4, most)
 						w.Window, w.Sinks = window[0], window[1]
+						if width == 64 {
+							w.Scale, w.MaxLength = 0.3, 300 // it decides nothing but parts
+						}
 						w.Pages = r.upload(w.pages)
 						lengths := []int{most, 1 + rng.IntN(most), 1 + rng.IntN(40), 0}
 						w.storeAll(r, rng, lengths)
@@ -233,7 +236,8 @@ func (w *world) check(r *rig) {
 	r.Helper()
 	w.upload(r)
 	q := w.Query
-	q.Scratch = r.room(testkit.Must(r.set.ScratchBytes(w.Layout, q))(r))
+	q.ScratchBytes = testkit.Must(r.set.ScratchBytes(w.Layout, q))(r)
+	q.Scratch = r.room(q.ScratchBytes)
 	testkit.OK(r, r.set.Attend(r.stream, w.Layout, q))
 	got, ulp := r.download(w.Out, len(w.query)), 1.0/256
 	if w.Type == dtype.F16 {
@@ -272,19 +276,25 @@ func TestRefuses(t *testing.T) {
 		{device.ErrArgument, func(_ *Layout, q *Query) { q.Scale = float32(math.NaN()) }, "NaN"},
 		{device.ErrArgument, func(_ *Layout, q *Query) { q.N = -1 }, "-1 rows"},
 		{device.ErrArgument, func(_ *Layout, q *Query) { q.TableWidth = math.MaxInt32 }, "blocks of 16 tokens"},
+		{device.ErrArgument, func(_ *Layout, q *Query) { q.TableWidth = 1 << 60 }, "blocks of 16 tokens"},
+		{device.ErrArgument, func(_ *Layout, q *Query) { q.Sequences = 0 }, "0 sequences"},
+		{device.ErrArgument, func(_ *Layout, q *Query) { q.N, q.Heads = 1<<24, 1<<10 }, "31 bits"},
 		{device.ErrArgument, func(_ *Layout, q *Query) { q.Out = 0 }, "Out"},
 		{device.ErrArgument, func(_ *Layout, q *Query) { q.Tables = 2 }, "Tables"},
 		{device.ErrArgument, func(_ *Layout, q *Query) { q.Query = 72 }, "Query"},
 	} {
 		l, q := l, q
 		c.change(&l, &q)
+		if _, err := r.set.ScratchBytes(l, q); !errors.Is(err, c.want) && c.say != "Out" && c.say != "Tables" && c.say != "Query" {
+			t.Errorf("%v, want %v of its scratch, too", err, c.want)
+		}
 		if err := r.set.Attend(r.stream, l, q); !errors.Is(err, c.want) || !strings.Contains(err.Error(), c.say) {
 			t.Errorf("%v, want %v with %q", err, c.want, c.say)
 		}
 	}
-	q.N = 0
-	testkit.OK(t, r.set.Attend(r.stream, l, q))
-	testkit.OK(t, r.set.Store(r.stream, l, q.Rows, 0, 0))
+	none := Query{Heads: 4}
+	testkit.OK(t, r.set.Attend(r.stream, l, none))
+	testkit.OK(t, r.set.Store(r.stream, l, none.Rows, 0, 0))
 	testkit.OK(t, r.set.Close())
 	if err := r.set.Attend(r.stream, l, q); !errors.Is(err, device.ErrClosed) {
 		t.Errorf("after Close: %v", err)

@@ -11,22 +11,23 @@
 //
 // # Rows
 //
-// What is computed are rows, one for each new token: a row belongs to a sequence and attends to
-// the first Length tokens of it, of which the last is its own. A step that decodes has a row for
+// The unit of work is a row: one new token. It belongs to a sequence and attends to the first
+// Length tokens of it, of which the last is its own. A step that decodes has a row for
 // each sequence, a prompt has as many rows as it has new tokens, with lengths that rise by one,
 // and both can be in one call. Row numbers, lengths and tables are in memory of the device, so a
 // captured graph can be launched with others.
 //
 // # Kernels
 //
-// A thread block reads the keys and values of a head once for all query heads that share it
-// (grouped-query attention), and keeps maximum and sum of the softmax as it goes (Milakov and
+// A thread block reads the keys and values of a head once for up to 16 query heads that share it
+// (8 before compute capability 8.0), and keeps maximum and sum of the softmax as it goes (Milakov and
 // Gimelshein, Online normalizer calculation for softmax, 2018). Where there are few rows, several
 // thread blocks take parts of a row's tokens, and a second kernel puts them together (Dao et al.,
 // Flash-Decoding, 2023). Sums are in 32 bits. Devices that call Go functions have the same in Go;
-// results differ in their last bits.
+// results differ in their last bits. Scores that are no numbers come to zeros on GPUs, and to no
+// numbers in Go.
 //
-// Rows are computed apart from each other. That is as fast as memory where each reads other
-// blocks, but the rows of a long prompt read the same ones again and again: there, attention over
-// arrays that lie in one piece is faster.
+// Rows are computed apart from each other. Where each reads other blocks, memory bandwidth is the
+// limit. The rows of a long prompt read the same ones again and again: there, attention over
+// contiguous arrays is faster.
 package attention

@@ -16,6 +16,7 @@ import (
 type launcher struct {
 	device.Device
 	major    int
+	minor    int
 	missing  string         // kernel that its modules lack
 	closed   int            // modules
 	launches map[string]int // bytes of parameters
@@ -31,7 +32,7 @@ type stream struct{ device.Stream }
 
 func (l *launcher) Synchronize() error { return nil }
 func (l *launcher) Info() device.Info {
-	return device.Info{ID: "launcher", Multiprocessors: 10, ComputeCapability: [2]int{l.major, 5}}
+	return device.Info{ID: "launcher", Multiprocessors: 10, ComputeCapability: [2]int{l.major, l.minor}}
 }
 func (l *launcher) ImageFormat() device.ImageFormat            { return device.PTX }
 func (l *launcher) LoadModule(_ []byte) (device.Module, error) { return l, nil }
@@ -59,8 +60,10 @@ func TestPTX(t *testing.T) {
 			for _, width := range widths {
 				for _, group := range []int{1, 3, 8, 16} {
 					layout := Layout{Type: dt, Pages: 1 << 20, Blocks: 4, BlockBytes: 1 << 20, BlockTokens: 16, Values: 1 << 18, Heads: 2, Width: width}
-					q := Query{Rows: Rows{N: 1, Sequence: 64, Length: 64, Tables: 64, Sequences: 1, TableWidth: 100}, Query: 64, Out: 64, Heads: 2 * group, Scratch: 64}
+					q := Query{Rows: Rows{N: 1, Sequence: 64, Length: 64, Tables: 64, Sequences: 1, TableWidth: 100}, Query: 64, Out: 64, Heads: 2 * group, Scratch: 64, ScratchBytes: 1 << 20}
 					testkit.OK(t, s.Attend(stream{}, layout, q))
+					q.ScratchBytes = 15
+					testkit.WantError(t, "too little", s.Attend(stream{}, layout, q), device.ErrArgument, "Scratch is 15 bytes at 0x40, and ")
 					testkit.OK(t, s.Store(stream{}, layout, q.Rows, 64, 64))
 				}
 			}
@@ -123,6 +126,13 @@ func TestDivide(t *testing.T) {
 	for n, want := range map[int]int{1: 8, 8: 8, 9: 16, 16: 16, 40: 16} {
 		if got := tensor.group(n); got != want || !slices.Contains(tensor.groups, got) {
 			t.Errorf("a group of %d has a kernel for %d, want %d", n, got, want)
+		}
+	}
+	for capability, want := range map[[2]int]int{{8, 0}: 264, {8, 6}: 132, {9, 0}: 264} {
+		s := testkit.Must(Load(&launcher{major: capability[0], minor: capability[1], launches: map[string]int{}}))(t)
+		s.multiprocessors = 132
+		if got := s.atOnce(tensor, 128); got != want || s.atOnce(plain, 64) != 132*6 {
+			t.Errorf("compute capability %v: %d thread blocks at once, want %d", capability, got, want)
 		}
 	}
 	if got := tensor.shared(128); got != 96<<10 || plain.shared(128) != 0 {

@@ -89,7 +89,8 @@ type Set struct {
 	kernels map[string]device.Kernel
 	tensor  bool // there are those with tensor cores
 
-	multiprocessors int // of the device; 0 where kernels are Go functions
+	multiprocessors int  // of the device; 0 where kernels are Go functions
+	little          bool // they have room for the tiles of one thread block
 
 	mu     sync.RWMutex // held for reading while work is queued
 	closed bool
@@ -107,6 +108,10 @@ func Load(dev device.Device) (*Set, error) {
 	}
 	info := dev.Info()
 	s := &Set{dev: dev, kernels: map[string]device.Kernel{}, tensor: info.ComputeCapability[0] >= 8, multiprocessors: info.Multiprocessors}
+	switch info.ComputeCapability {
+	case [2]int{8, 6}, [2]int{8, 9}, [2]int{12, 0}, [2]int{12, 1}: // 100 KiB of shared memory (CUDA C++ Programming Guide, Compute Capabilities)
+		s.little = true
+	}
 	err := s.load(l, ptx, names())
 	if err == nil && s.tensor {
 		err = s.load(l, tensorPTX, tensor.kernels())
@@ -115,6 +120,15 @@ func Load(dev device.Device) (*Set, error) {
 		return nil, errors.Join(fmt.Errorf("attention: device code: %w", err), s.Close())
 	}
 	return s, nil
+}
+
+// atOnce is about how many thread blocks the device has at once.
+func (s *Set) atOnce(k kind, width int) int {
+	n := k.resident * 128 / width
+	if s.little && k.stages > 0 {
+		n /= 2
+	}
+	return s.multiprocessors * n
 }
 
 // load finds every kernel now, so that none is missing in the middle of a job.
@@ -132,8 +146,8 @@ func (s *Set) load(l device.Launcher, ptx []byte, names []string) error {
 	return nil
 }
 
-// Close unloads the kernels; for that it waits for all queued work of the device, and returns its
-// error. Later calls fail with [device.ErrClosed]; a second Close does nothing.
+// Close unloads compiled kernels; for that it waits for all queued work of the device, and returns
+// its error. Later calls fail with [device.ErrClosed]; a second Close does nothing.
 func (s *Set) Close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

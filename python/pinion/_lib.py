@@ -162,16 +162,20 @@ def _open() -> Any:
     return lib
 
 
+def path_bytes(path: Any) -> bytes:
+    """A path as the library's functions take it."""
+    encoded = os.fsencode(path)
+    if 0 in encoded:
+        raise ValueError(f"a path is {os.fsdecode(path)!r}, but no path has a null character")
+    return encoded
+
+
 def name(path: Any) -> str:
     """A path as the library's JSON has it, which is UTF-8."""
-    text = os.fsdecode(path)
-    if "\0" in text:
-        raise ValueError(f"a path is {text!r}, but no path has a null character")
     try:
-        text.encode()
-    except UnicodeEncodeError:
-        raise ValueError(f"a path is {text!r}, but must be UTF-8") from None
-    return text
+        return path_bytes(path).decode()
+    except UnicodeDecodeError:
+        raise ValueError(f"a path is {os.fsdecode(path)!r}, but must be UTF-8") from None
 
 
 def load() -> Any:

@@ -50,7 +50,7 @@ def _device_name(device: Any) -> str:
     name = "auto" if device is None else str(device)
     cuda = _cuda_of_torch()
     if cuda is not None and name in ("auto", "cuda"):
-        local = int(os.environ.get("LOCAL_RANK", -1)) if name == "auto" else -1
+        local = _environment("LOCAL_RANK") if name == "auto" and "LOCAL_RANK" in os.environ else -1
         return f"cuda:{local if 0 <= local < cuda.device_count() else cuda.current_device()}"
     return {"cpu": "host", "cpu:0": "host", "cuda": "cuda:0"}.get(name, name)
 
@@ -63,8 +63,16 @@ def _share(rank: int | None, world_size: int | None) -> tuple[int, int]:
     if distributed is not None and distributed.is_available() and distributed.is_initialized():
         return distributed.get_rank(), distributed.get_world_size()
     if "RANK" in os.environ and "WORLD_SIZE" in os.environ:
-        return int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+        return _environment("RANK"), _environment("WORLD_SIZE")
     return 0, 1
+
+
+def _environment(name: str) -> int:
+    """A number that torchrun has put there."""
+    try:
+        return int(os.environ[name])
+    except ValueError:
+        raise ValueError(f"{name} is {os.environ[name]!r} in the environment, but must be a number") from None
 
 
 def _text(value: Any) -> str:
@@ -265,7 +273,8 @@ class DataLoader:
         pin_budget, device_budget = _number("pin_budget", pin_budget), _number("device_budget", device_budget)
         copiers, chunk = _number("copiers", copiers), _number("chunk", chunk)
         device_buffers = _number("device_buffers", device_buffers, 1, 1 << 16)
-        sample_timeout, mixup, pad = _real("sample_timeout", sample_timeout, 0), _real("mixup", mixup), _real("pad", pad)
+        sample_timeout = min(_real("sample_timeout", sample_timeout, 0), 1e9)  # which is no limit any more
+        mixup, pad = _real("mixup", mixup), _real("pad", pad)
         pad_to = _number("pad_to", pad_to)
         if transform is not None and not isinstance(transform, str) and not callable(transform):
             raise TypeError(f"transform is {transform!r}, but must be text, such as 'rrc:224,flip', or a function")

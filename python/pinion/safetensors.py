@@ -109,7 +109,7 @@ class safe_open:  # noqa: N801: as in safetensors
     def __init__(self, filename: str | os.PathLike[str], framework: str = "pt", device: Any = "cpu") -> None:
         self._handle = 0
         self._kind = _framework(framework, device)
-        lib, path, handle = _lib.load(), os.fsencode(filename), C.c_uint64()
+        lib, path, handle = _lib.load(), _lib.path_bytes(filename), C.c_uint64()
         _lib.check(lib.pinion_safetensors_open(path, len(path), C.byref(handle)))
         self._handle = handle.value
         info = json.loads(_lib.ask(lib.pinion_safetensors_info, self._handle))

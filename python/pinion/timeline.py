@@ -72,7 +72,7 @@ class record:
         except ValueError:  # another thread was first
             return self.report
         self._text = f"Timeline, for {self._path}, is over, without a report\n"
-        path = os.fsencode(self._path)
+        path = _lib.path_bytes(self._path)
         found = json.loads(_lib.ask(lib.pinion_memory_text, _lib.run(lib.pinion_timeline_stop, path, len(path))))
         self.report, self._text = found["report"], found["text"]
         return self.report

@@ -273,6 +273,9 @@ def test_ranks_of_torchrun(array, monkeypatch):
     assert sorted(got) == list(range(0, 65536 * 4, 4))
     with pytest.raises(ValueError, match="both or none"):
         load(array, rank=1)
+    monkeypatch.setenv("RANK", "first")
+    with load(array, 64) as loader, pytest.raises(ValueError, match="RANK is 'first' in the environment"):
+        len(loader)
 
 
 def test_resume_on_other_ranks(array):

@@ -158,6 +158,9 @@ def test_what_cannot_be_saved(tmp_path):
         with pytest.raises(ValueError, match="UTF-8|null character"):
             save_file({"a": x}, os.fsdecode(os.fsencode(tmp_path) + b"/" + name))
     assert not os.listdir(tmp_path)
+    for read in (load_file, lambda name: safe_open(name, "np")):
+        with pytest.raises(ValueError, match="null character"):
+            read("x\0y.safetensors")
     save_file({"a": x}, os.fsencode(path))
     assert load_file(path)["a"].shape == (3, 4)
 
