@@ -8,6 +8,7 @@ Pillow. Workers: of either side; 0 is one for each processor.
 
 import argparse
 import os
+import sys
 import tempfile
 import time
 
@@ -79,13 +80,20 @@ def resnet(classes: int) -> nn.Module:
     return nn.Sequential(nn.Conv2d(3, 32, 7, 2, 3), nn.ReLU(), *blocks, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(widths[-1], classes))
 
 
-def train(loader, classes: int, epochs: int, device: torch.device) -> tuple[float, float]:
+def progress(text: str = "") -> None:
+    """Says on a terminal what goes on, in one line."""
+    if sys.stderr.isatty():
+        print(f"\r\033[K{text}", end="", file=sys.stderr, flush=True)
+
+
+def train(name: str, loader, classes: int, epochs: int, device: torch.device) -> tuple[float, float]:
     """Images a second without the first epoch, if there are more, and the part of the last epoch's that was right."""
     torch.manual_seed(0)
     model = resnet(classes).to(device)
     optimizer = torch.optim.SGD(model.parameters(), 0.02, momentum=0.9)
     start = images = 0
     for epoch in range(epochs):
+        progress(f"{name}: epoch {epoch + 1} of {epochs}")
         if epoch < 2:
             start, images = time.perf_counter(), 0
         right, seen = torch.zeros((), device=device), 0
@@ -99,6 +107,7 @@ def train(loader, classes: int, epochs: int, device: torch.device) -> tuple[floa
             seen += len(y)
         images += seen
         accuracy = float(right) / seen  # waits for the device
+    progress()
     return images / (time.perf_counter() - start), accuracy
 
 
@@ -112,6 +121,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as made:
         if a.folder is None:
             a.folder = made
+            progress("makes 512 photos")
             make_photos(made, 512)
         device, workers = torch.device(a.device), a.workers or len(os.sched_getaffinity(0))
         dataset = Photos(a.folder, a.size)
@@ -125,7 +135,7 @@ def main() -> None:
             ),
         }
         for name, make in loaders.items():
-            rate, accuracy = train(make(), classes, a.epochs, device)
+            rate, accuracy = train(name, make(), classes, a.epochs, device)
             print(f"{name:28} {rate:8.0f} images/s   {accuracy:.0%} right at last")
 
 
