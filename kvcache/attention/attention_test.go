@@ -161,6 +161,7 @@ func (w *world) upload(r *rig) {
 
 // Tokens that are stored one after another, and attention over them.
 func TestAttend(t *testing.T) {
+	testkit.OnlyComputes(t)
 	for _, dt := range types {
 		for _, width := range widths {
 			for _, heads := range [][2]int{{1, 1}, {2, 4}, {2, 8}, {1, 7}, {2, 24}, {1, 20}} {
