@@ -68,6 +68,7 @@ const (
 	mostParts  = 128
 	partTokens = 128 // a part has at least so many
 	partCost   = 64  // and costs as much as this many tokens more
+	mostRounds = 16  // of thread blocks, in which the end of the last one is little
 	mostRows   = 1 << 24
 )
 
@@ -181,7 +182,7 @@ func (s *Set) plan(l Layout, q Query) (p plan, err error) {
 // tokens, on a device that has so many thread blocks at once.
 func divide(blocks, tokens, atOnce int) int {
 	best, least := 1, math.MaxInt
-	for parts := 1; parts <= min(tokens/partTokens, mostParts) && atOnce > 0; parts++ {
+	for parts := 1; parts <= min(tokens/partTokens, mostParts, mostRounds*atOnce/blocks); parts++ {
 		rounds := (blocks*parts + atOnce - 1) / atOnce
 		if cost := rounds * ((tokens+parts-1)/parts + partCost); cost < least {
 			best, least = parts, cost

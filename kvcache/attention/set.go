@@ -4,6 +4,7 @@ import (
 	_ "embed"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 
 	"github.com/pinion-gpu/pinion/device"
@@ -24,7 +25,25 @@ var (
 	types  = []dtype.DType{dtype.F16, dtype.BF16}
 )
 
-const storeKernel = "store"
+// key is a kernel: its name, and what it is compiled for.
+type key struct {
+	name         string
+	t            dtype.DType
+	width, group int
+}
+
+var storeKey = key{name: "store"}
+
+// String is the name in the PTX.
+func (k key) String() string {
+	switch {
+	case k.width == 0:
+		return k.name
+	case k.group == 0:
+		return fmt.Sprintf("%s_%v_%d", k.name, k.t, k.width)
+	}
+	return fmt.Sprintf("%s_%v_%d_%d", k.name, k.t, k.width, k.group)
+}
 
 // kind is kernels that attend.
 type kind struct {
@@ -37,6 +56,7 @@ type kind struct {
 var (
 	plain  = kind{name: "attend", groups: []int{1, 4, 8}, resident: 3}
 	tensor = kind{name: "tensor", groups: []int{8, 16}, stages: 3, resident: 2} // with tensor cores, that is, of compute capability 8.0
+	joins  = kind{name: "combine", groups: []int{0}}                            // what puts parts together
 )
 
 // shared is the bytes of shared memory that a thread block has for tiles.
@@ -52,30 +72,13 @@ func (k kind) group(n int) int {
 	return k.groups[len(k.groups)-1]
 }
 
-func (k kind) kernel(t dtype.DType, width, group int) string {
-	return fmt.Sprintf("%s_%v_%d_%d", k.name, t, width, group)
-}
-
-func combineKernel(t dtype.DType, width int) string { return fmt.Sprintf("combine_%v_%d", t, width) }
-
 // kernels are all of a kind.
-func (k kind) kernels() (list []string) {
+func (k kind) kernels() (list []key) {
 	for _, t := range types {
 		for _, w := range widths {
 			for _, g := range k.groups {
-				list = append(list, k.kernel(t, w, g))
+				list = append(list, key{k.name, t, w, g})
 			}
-		}
-	}
-	return list
-}
-
-// names are the kernels of kernels.ptx.
-func names() []string {
-	list := append(plain.kernels(), storeKernel)
-	for _, t := range types {
-		for _, w := range widths {
-			list = append(list, combineKernel(t, w))
 		}
 	}
 	return list
@@ -86,7 +89,7 @@ type Set struct {
 	dev     device.Device
 	caller  device.Caller // where kernels are Go functions; else nil
 	modules []device.Module
-	kernels map[string]device.Kernel
+	kernels map[key]device.Kernel
 	tensor  bool // there are those with tensor cores
 
 	multiprocessors int  // of the device; 0 where kernels are Go functions
@@ -107,12 +110,12 @@ func Load(dev device.Device) (*Set, error) {
 		return nil, fmt.Errorf("attention: %w: %s runs neither PTX nor Go functions", device.ErrNotSupported, dev.Info().ID)
 	}
 	info := dev.Info()
-	s := &Set{dev: dev, kernels: map[string]device.Kernel{}, tensor: info.ComputeCapability[0] >= 8, multiprocessors: info.Multiprocessors}
+	s := &Set{dev: dev, kernels: map[key]device.Kernel{}, tensor: info.ComputeCapability[0] >= 8, multiprocessors: info.Multiprocessors}
 	switch info.ComputeCapability {
 	case [2]int{8, 6}, [2]int{8, 9}, [2]int{12, 0}, [2]int{12, 1}: // 100 KiB of shared memory (CUDA C++ Programming Guide, Compute Capabilities)
 		s.little = true
 	}
-	err := s.load(l, ptx, names())
+	err := s.load(l, ptx, slices.Concat(plain.kernels(), joins.kernels(), []key{storeKey}))
 	if err == nil && s.tensor {
 		err = s.load(l, tensorPTX, tensor.kernels())
 	}
@@ -132,15 +135,15 @@ func (s *Set) atOnce(k kind, width int) int {
 }
 
 // load finds every kernel now, so that none is missing in the middle of a job.
-func (s *Set) load(l device.Launcher, ptx []byte, names []string) error {
+func (s *Set) load(l device.Launcher, ptx []byte, keys []key) error {
 	module, err := l.LoadModule(ptx)
 	if err != nil {
 		return err
 	}
 	s.modules = append(s.modules, module)
-	for _, name := range names {
-		if s.kernels[name], err = module.Kernel(name); err != nil {
-			return fmt.Errorf("find %s: %w", name, err)
+	for _, k := range keys {
+		if s.kernels[k], err = module.Kernel(k.String()); err != nil {
+			return fmt.Errorf("find %v: %w", k, err)
 		}
 	}
 	return nil
@@ -201,12 +204,12 @@ func (p plan) launch(s *Set, stream device.Stream) error {
 	}
 	args.Float32(p.Scale)
 	grid := device.Grid{BlocksX: p.N * l.Heads * p.subgroups, BlocksY: p.parts, Threads: threads, SharedBytes: p.kind.shared(l.Width)}
-	if err := s.kernels[p.kind.kernel(l.Type, l.Width, p.together)].Launch(stream, grid, &args); err != nil || p.parts == 1 {
+	if err := s.kernels[key{p.kind.name, l.Type, l.Width, p.together}].Launch(stream, grid, &args); err != nil || p.parts == 1 {
 		return err
 	}
 	var more device.Args
 	more.Ptr(p.Out).Ptr(p.Scratch).Int32(int32(p.parts))
-	return s.kernels[combineKernel(l.Type, l.Width)].Launch(stream, device.Grid{BlocksX: p.N * p.Heads, Threads: l.Width}, &more)
+	return s.kernels[key{joins.name, l.Type, l.Width, 0}].Launch(stream, device.Grid{BlocksX: p.N * p.Heads, Threads: l.Width}, &more)
 }
 
 func (j stored) launch(s *Set, stream device.Stream) error {
@@ -218,5 +221,5 @@ func (j stored) launch(s *Set, stream device.Stream) error {
 	for _, n := range []int{r.Sequences, r.TableWidth, l.Blocks, l.BlockTokens, units} {
 		args.Int32(int32(n))
 	}
-	return s.kernels[storeKernel].Launch(stream, device.Grid{BlocksX: r.N, Threads: threads}, &args)
+	return s.kernels[storeKey].Launch(stream, device.Grid{BlocksX: r.N, Threads: threads}, &args)
 }
