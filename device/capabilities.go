@@ -21,6 +21,7 @@ var capabilities = []struct {
 	{"range-check", has[RangeChecker](nil)},
 	{"kernels", has[Launcher](nil)},
 	{"go-kernels", has[Caller](nil)},
+	{"sharing", has(Sharer.CanShare)},
 	{"native", has[Native](nil)},
 }
 

@@ -97,6 +97,14 @@ func testCapabilities(f *fixture.F) {
 			}
 			return ok, nil
 		}},
+		{"sharing", func() (bool, error) {
+			sh, ok := device.As[device.Sharer](f.Dev)
+			if !ok || !sh.CanShare() {
+				return false, nil
+			}
+			_, err := sh.Share(f.Alloc(64))
+			return true, err
+		}},
 		{"native", func() (bool, error) {
 			n, ok := device.As[device.Native](f.Dev)
 			if !ok {

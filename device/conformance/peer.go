@@ -24,6 +24,9 @@ var peerTests = []fixture.Test{
 	{Name: "peer-close-waits", Run: testPeerClose},
 	{Name: "peer-both-ways", Run: testPeerBothWays},
 	{Name: "peer-close-while-copying", Run: testPeerCloseWhileCopying},
+	{Name: "share", Run: testShare},
+	{Name: "share-captured", Run: testShareCaptured},
+	{Name: "share-arguments", Run: testShareArguments},
 }
 
 // RunPeers checks copies between the devices that open and openOther give,

@@ -25,6 +25,7 @@ func TestABI(t *testing.T) {
 		acc   accessDesc
 		attrs memcpyAttributes
 		box   memcpy3D
+		mem   memOp
 	)
 	bound := map[string]uintptr{
 		"resultInvalidValue":       resultInvalidValue,
@@ -95,6 +96,11 @@ func TestABI(t *testing.T) {
 		"launchParamBufferSize":    launchParamBufferSize,
 		"launchParamEnd":           launchParamEnd,
 		"funcMaxSharedBytes":       funcMaxSharedBytes,
+		"ipcLazyPeerAccess":        ipcLazyPeerAccess,
+		"memOpWait":                memOpWait,
+		"memOpWrite":               memOpWrite,
+		"memOpWaitGEQ":             memOpWaitGEQ,
+		"memOpWriteDefault":        0,
 
 		"sizeof(Device.handle)":                     unsafe.Sizeof(d.handle),
 		"sizeof(Device.context)":                    unsafe.Sizeof(d.context),
@@ -148,6 +154,12 @@ func TestABI(t *testing.T) {
 		"offsetof(memcpy3D.width)":                  unsafe.Offsetof(box.width),
 		"offsetof(memcpy3D.rows)":                   unsafe.Offsetof(box.rows),
 		"offsetof(memcpy3D.planes)":                 unsafe.Offsetof(box.planes),
+		"sizeof(CUipcMemHandle)":                    nameBytes - nameHandle,
+		"sizeof(memOp)":                             unsafe.Sizeof(mem),
+		"offsetof(memOp.kind)":                      unsafe.Offsetof(mem.kind),
+		"offsetof(memOp.address)":                   unsafe.Offsetof(mem.address),
+		"offsetof(memOp.value)":                     unsafe.Offsetof(mem.value),
+		"offsetof(memOp.flags)":                     unsafe.Offsetof(mem.flags),
 	}
 	testkit.ABI(t, abi, bound)
 }

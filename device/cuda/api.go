@@ -24,6 +24,8 @@ var api struct {
 	memcpy3DAsync, memcpyPeerAsync                                   dl.Func
 	memcpyBatchAsync, memcpyBatchAsync12                             dl.Func // of CUDA 13, and with the parameters of CUDA 12
 	deviceCanAccessPeer, ctxEnablePeerAccess                         dl.Func
+	ipcGetMemHandle, ipcOpenMemHandle, ipcCloseMemHandle             dl.Func
+	streamBatchMemOp                                                 dl.Func
 	streamCreate, streamDestroy, streamSynchronize, streamWaitEvent  dl.Func
 	eventCreate, eventDestroy, eventRecord, eventQuery               dl.Func
 	ctxRecordEvent, streamGetCtx                                     dl.Func
@@ -82,6 +84,10 @@ var symbols = []dl.Symbol{
 	{Name: "cuMemcpyPeerAsync", Func: &api.memcpyPeerAsync},
 	{Name: "cuDeviceCanAccessPeer", Func: &api.deviceCanAccessPeer},
 	{Name: "cuCtxEnablePeerAccess", Func: &api.ctxEnablePeerAccess},
+	{Name: "cuIpcGetMemHandle", Func: &api.ipcGetMemHandle, Optional: true},
+	{Name: "cuIpcOpenMemHandle_v2", Func: &api.ipcOpenMemHandle, Optional: true},
+	{Name: "cuIpcCloseMemHandle", Func: &api.ipcCloseMemHandle, Optional: true},
+	{Name: "cuStreamBatchMemOp_v2", Func: &api.streamBatchMemOp, Optional: true},
 
 	{Name: "cuStreamCreate", Func: &api.streamCreate},
 	{Name: "cuStreamDestroy_v2", Func: &api.streamDestroy},
@@ -219,5 +225,9 @@ const (
 	launchParamBufferPointer = 1
 	launchParamBufferSize    = 2
 	launchParamEnd           = 0
+	ipcLazyPeerAccess        = 1
+	memOpWait                = 1
+	memOpWrite               = 2
+	memOpWaitGEQ             = 0
 	funcMaxSharedBytes       = 8 // CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
 )

@@ -178,6 +178,7 @@ func (d *Device) Close() error {
 		return nil
 	}
 	d.closed = true
+	sharers.Delete(d.serial)
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	// Only this device's streams are waited for: others in the process may
@@ -200,6 +201,12 @@ func (d *Device) Close() error {
 	}
 	for p := range d.hostAllocs {
 		errs = append(errs, check("cuMemFreeHost", api.memFreeHost.Call(p)))
+	}
+	for p := range d.opened {
+		errs = append(errs, check("cuIpcCloseMemHandle", api.ipcCloseMemHandle.Call(uintptr(p))))
+	}
+	if d.word != 0 {
+		errs = append(errs, check("cuMemFree", api.memFree.Call(uintptr(d.word))))
 	}
 	for _, span := range d.live.All() {
 		errs = append(errs, check("cuMemFree", api.memFree.Call(uintptr(span.Start))))

@@ -119,6 +119,7 @@ func Open(index int) (*Device, error) {
 		modules:    map[*module]struct{}{},
 		graphs:     map[*graph]struct{}{},
 		peers:      map[uint64]bool{},
+		opened:     map[uint64]struct{}{},
 		serial:     opened.Add(1),
 	}
 	if err := check("cuDeviceGet", api.deviceGet.Call(uintptr(unsafe.Pointer(&d.handle)), uintptr(index))); err != nil {
@@ -266,8 +267,10 @@ type Device struct {
 	events     map[*event]struct{}
 	modules    map[*module]struct{}
 	graphs     map[*graph]struct{}
-	peers      map[uint64]bool // by serial: whether this device reaches that one's memory
-	guard      *stream         // one of streams, that waits for what other devices copy from this one; made when needed
+	peers      map[uint64]bool     // by serial: whether this device reaches that one's memory
+	opened     map[uint64]struct{} // memory of other processes
+	word       uint64              // that signals are copied from; 0 before the first
+	guard      *stream             // one of streams, that waits for what other devices copy from this one; made when needed
 }
 
 var errClosed = fmt.Errorf("cuda: %w", device.ErrClosed)

@@ -214,6 +214,7 @@ func (d *Device) Close() error {
 	}
 	d.closed.Store(true)
 	d.mu.Unlock()
+	sharers.Delete(d.serial)
 	streams := d.snapshot()
 
 	var errs []error

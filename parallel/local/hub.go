@@ -10,6 +10,7 @@ import (
 	"github.com/pinion-gpu/pinion/internal/units"
 	"github.com/pinion-gpu/pinion/parallel"
 	"github.com/pinion-gpu/pinion/parallel/internal/hosted"
+	"github.com/pinion-gpu/pinion/parallel/internal/reduce"
 )
 
 // hub is where the ranks of a group meet.
@@ -143,14 +144,14 @@ func do(calls []call, rank int) {
 		for _, c := range calls {
 			sends, recvs = append(sends, c.op.Send[from:to]), append(recvs, c.op.Recv[from:to])
 		}
-		reduce(recvs, sends, own.Type, own.Op)
+		reduce.Into(recvs, sends, own.Type, own.Op)
 	case own.Kind == hosted.ReduceScatter:
 		n := len(own.Recv)
 		var sends [][]byte
 		for _, c := range calls {
 			sends = append(sends, c.op.Send[rank*n:(rank+1)*n])
 		}
-		reduce([][]byte{own.Recv}, sends, own.Type, own.Op)
+		reduce.Into([][]byte{own.Recv}, sends, own.Type, own.Op)
 	case own.Kind == hosted.AllGather:
 		n := len(own.Send)
 		for _, c := range calls {

@@ -130,5 +130,16 @@ int main(void) {
 	VALUE("offsetof(memcpy3D.width)", offsetof(CUDA_MEMCPY3D, WidthInBytes));
 	VALUE("offsetof(memcpy3D.rows)", offsetof(CUDA_MEMCPY3D, Height));
 	VALUE("offsetof(memcpy3D.planes)", offsetof(CUDA_MEMCPY3D, Depth));
+	VALUE("ipcLazyPeerAccess", CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS);
+	VALUE("memOpWait", CU_STREAM_MEM_OP_WAIT_VALUE_32);
+	VALUE("memOpWrite", CU_STREAM_MEM_OP_WRITE_VALUE_32);
+	VALUE("memOpWaitGEQ", CU_STREAM_WAIT_VALUE_GEQ);
+	VALUE("memOpWriteDefault", CU_STREAM_WRITE_VALUE_DEFAULT);
+	VALUE("sizeof(CUipcMemHandle)", sizeof(CUipcMemHandle));
+	VALUE("sizeof(memOp)", sizeof(CUstreamBatchMemOpParams));
+	VALUE("offsetof(memOp.kind)", offsetof(CUstreamBatchMemOpParams, waitValue.operation));
+	VALUE("offsetof(memOp.address)", offsetof(CUstreamBatchMemOpParams, waitValue.address));
+	VALUE("offsetof(memOp.value)", offsetof(CUstreamBatchMemOpParams, waitValue.value));
+	VALUE("offsetof(memOp.flags)", offsetof(CUstreamBatchMemOpParams, waitValue.flags));
 	return 0;
 }

@@ -303,7 +303,7 @@ struct copy3d {
 
 struct op {
 	struct op *next;
-	enum { COPY, COPY_3D, SET, RECORD, WAIT, FREE } kind;
+	enum { COPY, COPY_3D, SET, RECORD, WAIT, AWAIT, FREE } kind;
 	struct copy3d box;
 	uint64_t ticket; /* place in the order of all operations */
 	void *dst;
@@ -366,6 +366,13 @@ static void execute(struct op *op) {
 	case WAIT:
 		while (!op->mark->passed)
 			pthread_cond_wait(&changed, &mutex);
+		break;
+	case AWAIT:
+		while (!*(volatile uint32_t *)op->dst) {
+			pthread_mutex_unlock(&mutex);
+			usleep(20);
+			pthread_mutex_lock(&mutex);
+		}
 		break;
 	case FREE:
 		free_range(op->freed);
@@ -861,6 +868,65 @@ result cuMemcpyDtoDAsync_v2(address dst, address src, size_t n, void *stream) {
 		return INVALID_VALUE;
 	queue(s, (struct op){.kind = COPY, .dst = (void *)dst, .src = (void *)src, .bytes = n});
 	return OK;
+}
+
+/* CUstreamBatchMemOpParams, of 32-bit words. */
+struct mem_op {
+	unsigned kind;
+	address word;
+	uint64_t value;
+	unsigned flags;
+	uint64_t alias, pad;
+};
+
+result cuStreamBatchMemOp_v2(void *stream, unsigned n, const struct mem_op *ops, unsigned flags) {
+	NEED(CONTEXT);
+	LOCKED;
+	struct stream *s = live(stream);
+	if (!s)
+		return INVALID_HANDLE;
+	for (unsigned i = 0; i < n; i++)
+		if ((ops[i].kind != 1 && ops[i].kind != 2) || flags || ops[i].flags || ops[i].value != (ops[i].kind == 1) || !covered(ops[i].word, 4, REACHABLE))
+			return INVALID_VALUE;
+	for (unsigned i = 0; i < n; i++)
+		if (ops[i].kind == 1)
+			queue(s, (struct op){.kind = AWAIT, .dst = (void *)ops[i].word});
+		else
+			queue(s, (struct op){.kind = SET, .dst = (void *)ops[i].word, .bytes = 4});
+	return OK;
+}
+
+/* A handle of memory names it in this process alone: what another opens is where it is here. */
+struct ipc {
+	uint64_t words[8];
+};
+
+result cuIpcGetMemHandle(struct ipc *h, address p) {
+	NEED(CONTEXT);
+	LOCKED;
+	if (!covered(p, 1, REACHABLE))
+		return INVALID_VALUE;
+	for (int i = 0; i < 8; i++)
+		h->words[i] = p + i;
+	return OK;
+}
+
+result cuIpcOpenMemHandle_v2(address *p, struct ipc h, unsigned flags) {
+	NEED(CONTEXT);
+	LOCKED;
+	for (int i = 1; i < 8; i++)
+		if (h.words[i] != h.words[0] + i)
+			return INVALID_VALUE;
+	if (flags != 1 || !covered(h.words[0], 1, REACHABLE))
+		return INVALID_VALUE;
+	*p = h.words[0];
+	return OK;
+}
+
+result cuIpcCloseMemHandle(address p) {
+	NEED(CONTEXT);
+	LOCKED;
+	return covered(p, 1, REACHABLE) ? OK : INVALID_VALUE;
 }
 
 static int in_order(const struct side *s, const struct copy3d *c) {

@@ -1,4 +1,5 @@
-package local
+// Package reduce combines values of ranks on the host.
+package reduce
 
 import (
 	"unsafe"
@@ -8,9 +9,9 @@ import (
 	"github.com/pinion-gpu/pinion/parallel"
 )
 
-// reduce combines sends, in their order, into each of recvs. An element is read from all
+// Into combines sends, in their order, into each of recvs. An element is read from all
 // sends before it is written. Those of 16 bits are combined as float32 and rounded once.
-func reduce(recvs, sends [][]byte, t dtype.DType, op parallel.Op) {
+func Into(recvs, sends [][]byte, t dtype.DType, op parallel.Op) {
 	switch t {
 	case dtype.F16:
 		reduce16(recvs, sends, op, float16.FromF16, float16.ToF16)
