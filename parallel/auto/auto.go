@@ -25,6 +25,7 @@ import (
 	_ "github.com/pinion-gpu/pinion/device/host"
 	"github.com/pinion-gpu/pinion/parallel"
 	"github.com/pinion-gpu/pinion/parallel/control"
+	"github.com/pinion-gpu/pinion/parallel/copies"
 	"github.com/pinion-gpu/pinion/parallel/launch"
 	"github.com/pinion-gpu/pinion/parallel/mpi"
 	"github.com/pinion-gpu/pinion/parallel/nccl"
@@ -45,6 +46,11 @@ type Options struct {
 	// Limit is how long a [Ranks.Do] may take, before the ranks that are behind are said
 	// to hang. Default: 10 minutes.
 	Limit time.Duration
+
+	// NoCopies has all sums done by NCCL. Default: large ones go by copy engines, which leave
+	// the multiprocessors to what computes beside them, where GPUs reach each other's memory
+	// (package copies).
+	NoCopies bool
 }
 
 // Ranks are the ranks of a run, as one of them sees it.
@@ -65,7 +71,7 @@ type Ranks struct {
 }
 
 // Open meets the other ranks. Ranks on hosts without a GPU are connected by MPI, and so
-// started by mpirun or srun; those with GPUs by NCCL, and started by any launcher. It fails
+// started by mpirun or srun; those with GPUs by NCCL and by copies, and started by any launcher. It fails
 // on all ranks where one does not come, or does not fit.
 func Open(ctx context.Context, dev device.Device, o Options) (*Ranks, error) {
 	if o.World == nil {
@@ -149,10 +155,23 @@ func (r *Ranks) byNCCL(ctx context.Context, dev device.Device, o Options) (err e
 	}
 	ctx, end := r.whileRuns(ctx)
 	defer end()
-	r.Comm, err = nccl.Open(ctx, dev, r.World.Rank, r.World.Size, func(ctx context.Context, mine []byte) ([][]byte, error) {
+	c, err := nccl.Open(ctx, dev, r.World.Rank, r.World.Size, func(ctx context.Context, mine []byte) ([][]byte, error) {
 		return r.group.Exchange(ctx, "NCCL", mine)
 	})
-	return err
+	if err != nil {
+		return err
+	}
+	r.Comm = c
+	if o.NoCopies {
+		return nil
+	}
+	defer context.AfterFunc(ctx, func() { c.Abort(context.Cause(ctx)) })()
+	if byCopies, err := copies.Open(c); err == nil {
+		r.Comm = byCopies
+	} else if !errors.Is(err, device.ErrNotSupported) {
+		return err
+	}
+	return nil
 }
 
 // whileRuns returns a context that ends with ctx, with the run, whose error is its cause,

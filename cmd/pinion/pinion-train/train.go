@@ -48,6 +48,7 @@ type trainFlags struct {
 	restart    bool
 	share      bool
 	average    string
+	noCopies   bool
 	every      int
 	plot       string
 	plan       bool
@@ -138,6 +139,7 @@ command again, as torchrun and Slurm do, goes on behind the last checkpoint with
 		flags.Size(set, &f.budget, "budget", 0, "most device memory that a step may take, such as 8GiB (default: as much as the device has)")
 		flags.Choice(set, &f.onError, "on-error", "fail", []string{"fail", "replace"}, "when a photo cannot be read: fail, or replace it with another one")
 		set.BoolVar(&f.share, "share", false, "each rank keeps a part of Adam's moments, and not all of them")
+		set.BoolVar(&f.noCopies, "no-copies", false, "have ranks sum up by NCCL alone, not by copy engines")
 		flags.Choice(set, &f.average, "average", "auto", []string{"auto", "f32", "bf16", "f16"}, "type in which ranks average gradients of a wider one; auto is their own")
 		flags.Choice(set, &f.amp, "amp", "off", []string{"bf16", "fp16", "off"}, "mixed precision: bf16, fp16 (with a scale for the loss) or off")
 	})
@@ -169,7 +171,7 @@ func (f *trainFlags) run(cmd *cobra.Command, path string) (err error) {
 	device, err := cli.OpenRankDevice(cmd, *f.device, world.LocalRank, world.LocalSize)
 	if err == nil {
 		defer func() { err = errors.Join(err, device.Close()) }()
-		f.ranks, err = auto.Open(cmd.Context(), device, auto.Options{World: &world})
+		f.ranks, err = auto.Open(cmd.Context(), device, auto.Options{World: &world, NoCopies: f.noCopies})
 	}
 	if err != nil {
 		return err

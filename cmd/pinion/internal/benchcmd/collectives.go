@@ -60,6 +60,7 @@ needs memory for two buffers of --to.`,
 	}
 	f := collectivesFlags{device: cli.DeviceFlag(cmd)}
 	set := cmd.Flags()
+	set.BoolVar(&f.copies, "copies", false, "have copy engines do large sums, shares and gathers of GPUs, as steps of training do")
 	flags.Size(set, &f.Min, "from", 8, "least size")
 	flags.Size(set, &f.Max, "to", 256<<20, "largest size; the default is less where memory is short")
 	flags.Int(set, &f.Factor, "factor", 4, flags.AtLeast(2), "from a size to the next")
@@ -77,6 +78,7 @@ needs memory for two buffers of --to.`,
 
 type collectivesFlags struct {
 	collbench.Options
+	copies            bool
 	device            *string
 	dtype, op, report string
 	ranks             int
@@ -196,7 +198,7 @@ func (f *collectivesFlags) measure(cmd *cobra.Command, world launch.World) (run 
 		run.Report, err = collbench.Local(cmd.Context(), dev, f.ranks, f.Options)
 		return run, err
 	}
-	ranks, err := auto.Open(cmd.Context(), dev, auto.Options{World: &world})
+	ranks, err := auto.Open(cmd.Context(), dev, auto.Options{World: &world, NoCopies: !f.copies})
 	if err != nil {
 		return nil, err
 	}

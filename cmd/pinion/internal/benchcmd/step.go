@@ -71,6 +71,7 @@ until the next one is there, and prints how long the slowest took.`,
 	f := stepFlags{device: cli.DeviceFlag(cmd)}
 	set := cmd.Flags()
 	flags.Choice(set, &f.model, "model", "gpt", []string{"gpt", "llama", "resnet50", "gpt2"}, "what to run")
+	set.BoolVar(&f.noCopies, "no-copies", false, "have ranks sum up by NCCL alone, not by copy engines")
 	flags.Choice(set, &f.average, "average", "auto", []string{"auto", "f32", "bf16", "f16"}, "type in which ranks average gradients of a wider one; auto is their own")
 	flags.Choice(set, &f.dtype, "dtype", "bf16", []string{"bf16", "f16", "f32", "f64"}, "type of products; weights and sums are f32, or f64 with f64")
 	flags.Choice(set, &f.optimizer, "optimizer", "", []string{"none", "sgd", "adam"}, "what becomes of gradients (default: adam for llama, none for others)")
@@ -101,6 +102,7 @@ type stepFlags struct {
 	device                                          *string
 	model, dtype, optimizer, attention, plan, times string
 	average                                         string
+	noCopies                                        bool
 	layers, width, heads, batch, length, vocabulary int
 	image, steps                                    int
 	budgets                                         []int64
@@ -114,7 +116,7 @@ var unused = map[string][]string{
 	"gpt":      {"image"},
 	"llama":    {"image"},
 	"resnet50": {"layers", "heads", "length", "vocabulary", "attention"},
-	"gpt2":     {"average", "batch", "image", "optimizer", "attention"},
+	"gpt2":     {"average", "no-copies", "batch", "image", "optimizer", "attention"},
 }
 
 // orElse sets sizes that were not given.
@@ -183,7 +185,7 @@ func (f *stepFlags) run(cmd *cobra.Command) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, dev.Close()) }()
-	if f.ranks, err = auto.Open(cmd.Context(), dev, auto.Options{World: &world}); err != nil {
+	if f.ranks, err = auto.Open(cmd.Context(), dev, auto.Options{World: &world, NoCopies: f.noCopies}); err != nil {
 		return err
 	}
 	defer func() { err = cmp.Or(err, f.ranks.Close()) }() // which repeats why the run has failed
@@ -300,10 +302,11 @@ func (f *stepFlags) measure(cmd *cobra.Command, dev device.Device, m *models.Mod
 	out.add(r)
 	out.Notes = r.Notes
 	if f.ranks.Comm != nil && r.Steps[0].Err == nil && len(r.Alone) > 0 {
-		together, alone := stats.Median(r.Steps[0].Times), stats.Median(r.Alone)
+		together, alone, slowest := stats.Median(r.Steps[0].Times), stats.Median(r.Alone), stats.Median(r.Slowest)
 		n := f.ranks.World.Size
 		out.Ranks = &ranksRow{
-			Ranks: n, AloneSeconds: alone, Speedup: float64(n) * alone / together, Unhidden: max(0, 1-alone/together),
+			Ranks: n, AloneSeconds: alone, SlowestSeconds: slowest, Speedup: float64(n) * alone / together,
+			Unhidden: max(0, 1-alone/together), UnhiddenOfSlowest: max(0, 1-slowest/together),
 			LatencySeconds: r.Speed.Latency.Seconds(), BusGBPerS: r.Speed.Bus / 1e9,
 		}
 		for _, s := range r.Simulated {
@@ -346,6 +349,10 @@ type ranksRow struct {
 	AloneSeconds float64 `json:"alone_seconds"`     // a step of each by itself, all at the same time, in turn with those together
 	Speedup      float64 `json:"speedup"`           // samples a second of all, of those of one
 	Unhidden     float64 `json:"unhidden_fraction"` // of a step: that it takes longer than alone
+
+	// The same beside the slowest rank of each run by itself, for which the others wait.
+	SlowestSeconds    float64 `json:"alone_slowest_seconds"`
+	UnhiddenOfSlowest float64 `json:"unhidden_fraction_of_slowest"`
 
 	LatencySeconds float64        `json:"latency_seconds"` // of an all-reduce of 8 bytes
 	BusGBPerS      float64        `json:"bus_gb_per_s"`    // of a large one, as nccl-tests counts
@@ -531,8 +538,8 @@ func (o *stepOutput) print(w io.Writer) {
 	}
 	t.Write(w)
 	if r := o.Ranks; r != nil {
-		fmt.Fprintf(w, "\n%d ranks are %.2fx as fast as one, whose step takes %s; %.1f %% of a step is not hidden behind computing\n",
-			r.Ranks, r.Speedup, units.Seconds(r.AloneSeconds), 100*r.Unhidden)
+		fmt.Fprintf(w, "\n%d ranks are %.2fx as fast as one, whose step takes %s; %.1f %% of a step is not hidden behind computing, %.1f %% beside the slowest rank alone\n",
+			r.Ranks, r.Speedup, units.Seconds(r.AloneSeconds), 100*r.Unhidden, 100*r.UnhiddenOfSlowest)
 		r.writeSimulated(w)
 	}
 	if len(o.Tasks) > 0 {

@@ -7,6 +7,7 @@ package stepbench
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -63,7 +64,9 @@ type Report struct {
 	Loss  float64
 	Link  float64 // bytes a second that plans were made with
 
-	Alone []float64 // seconds of each run of Options.Alone, in turn with those of the first step
+	// Seconds of each run of Options.Alone, in turn with those of the first step: of this
+	// rank, and of the slowest one of each run.
+	Alone, Slowest []float64
 
 	Speed     parallel.Speed // of ranks together
 	Simulated []Simulated    // of a step without a budget, on ranks
@@ -456,7 +459,31 @@ func (b *bench) inTurn(ctx context.Context, s *Step, together *runs) (err error)
 			}
 		}
 	}
-	return nil
+	b.report.Slowest, err = b.slowest(ctx, b.report.Alone)
+	return err
+}
+
+// slowest are the longest of all ranks' times.
+func (b *bench) slowest(ctx context.Context, mine []float64) ([]float64, error) {
+	text, err := json.Marshal(mine)
+	if err != nil {
+		return nil, err
+	}
+	all, err := b.Ranks.Exchange(ctx, "how long a step of each by itself takes", text)
+	if err != nil {
+		return nil, err
+	}
+	most := slices.Clone(mine)
+	for _, text := range all {
+		var times []float64
+		if err := json.Unmarshal(text, &times); err != nil {
+			return nil, err
+		}
+		for i := range min(len(most), len(times)) {
+			most[i] = max(most[i], times[i])
+		}
+	}
+	return most, nil
 }
 
 // simulate predicts the step for other numbers of ranks, as fast together as these.
