@@ -22,11 +22,11 @@ for part in "$@"; do
 	case $part in
 	check)
 		tests+=(device/cuda internal/{nvml,cupti,striped} imaging/nvjpeg kernels blas/{cublaslt,cusparselt} pinned transfer managed vram tier
-			checkpoint outofcore loader timeline kvcache{,/attention} parallel/nccl "${steps[@]}" cmd/pinion/internal/{linkbench,managedbench})
+			checkpoint outofcore loader timeline kvcache{,/attention} parallel/{nccl,copies} "${steps[@]}" cmd/pinion/internal/{linkbench,managedbench})
 		gomlx=1
 		;;
 	link | processes | photos | top) ;;
-	parallel) programs+=(bench/ranks) tests+=(parallel/nccl) gomlx=1 ;;
+	parallel) programs+=(bench/ranks) tests+=(device/cuda parallel/{nccl,copies}) gomlx=1 ;;
 	moves) programs+=(bench/moves) ;;
 	peers) programs+=(bench/moves bench/feeding) tests+=(device/cuda transfer loader) ;;
 	outofcore | shares) programs+=(bench/outofcore) tests+=(blas/cublaslt outofcore) ;;

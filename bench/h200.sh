@@ -137,6 +137,7 @@ part_parallel() {
 	launch="torchrun --nproc-per-node $gpus"
 	abi parallel/nccl/testdata/abi/abi.c
 	check parallel.nccl
+	check parallel.copies
 	mkdir -p "$out/parallel"
 	(cd parallel/nccl && PINION_DEVICE=$device "$build/parallel.nccl.test" -test.run '^$' -test.bench . -test.benchtime 200x) | tee "$out/parallel/nccl.txt"
 	ln -sf "$wheels/nccl/lib/libnccl.so.2" "$tmp/libnccl.so"
@@ -150,9 +151,7 @@ part_parallel() {
 	"$build/ranks" --device "${device%%:*}" ${QUICK:+--quick} >"$out/ranks.json"
 	step "parallel: a step"
 	$launch --no-python "$pinion" bench step "${sizes[@]}" --steps 20 --json >"$out/parallel/step-gpt.json"
-	for ctas in 8 16; do # multiprocessors that NCCL takes from products meanwhile
-		NCCL_MAX_CTAS=$ctas $launch --no-python "$pinion" bench step "${sizes[@]}" --steps 10 --no-link --json >"$out/parallel/step-gpt-$ctas-ctas.json"
-	done
+	$launch --no-python "$pinion" bench step "${sizes[@]}" --steps 20 --no-link --no-copies --json >"$out/parallel/step-gpt-nccl.json"
 	step "parallel: PyTorch"
 	$launch bench/peers/torch_step.py "${sizes[@]}" --only eager,ddp,ddp-compile --repeats 20 >"$out/parallel/torch-step.json"
 	cat docs/*.md >"$tmp/book.txt"

@@ -15,13 +15,15 @@ import (
 	"github.com/pinion-gpu/pinion/parallel"
 )
 
+// stagingBytes is how much memory others copy to, all of them together.
+var stagingBytes int64 = 32 << 20
+
 const (
-	stagingBytes = 32 << 20 // that others copy to, of all of them together
-	wordBytes    = 64       // from a word to the next
-	mostRanks    = 16
-	kinds        = 3                             // of words
-	headBytes    = kinds * mostRanks * wordBytes // the words, before the slots
-	unit         = 16                            // bytes that shares are whole numbers of
+	wordBytes = 64 // from a word to the next
+	mostRanks = 16
+	kinds     = 3                             // of words
+	headBytes = kinds * mostRanks * wordBytes // the words, before the slots
+	unit      = 16                            // bytes that shares are whole numbers of
 )
 
 // leastBytes is how large an operation is that goes by copies. Below it, the waits for others
