@@ -47,7 +47,9 @@
 // device), [FileMover] (files straight to the device), [RangeChecker] (is this
 // the device's memory?), [ContextRecorder] (an event behind everything that is
 // queued), [Capturer] (work that is recorded, and launched again as one),
-// [Launcher] (device kernels), [Caller] (Go functions in stream order) and [Native] (libraries of the device's vendor, and streams that they made).
+// [Launcher] (device kernels), [Caller] (Go functions in stream order), [Sharer]
+// (memory that other devices of the host write to) and [Native] (libraries of the
+// device's vendor, and streams that they made).
 //
 //	if pinner, ok := device.As[device.Pinner](dev); ok { … }
 //

@@ -14,12 +14,10 @@ package main
 
 import (
 	"context"
-	"errors"
 	"flag"
 	"fmt"
 	"io"
 	"os"
-	"slices"
 	"strings"
 
 	"github.com/pinion-gpu/pinion/bench/internal/harness"
@@ -28,7 +26,6 @@ import (
 	"github.com/pinion-gpu/pinion/dtype"
 	"github.com/pinion-gpu/pinion/internal/models"
 	"github.com/pinion-gpu/pinion/parallel"
-	"github.com/pinion-gpu/pinion/parallel/copies"
 	"github.com/pinion-gpu/pinion/parallel/local"
 	"github.com/pinion-gpu/pinion/parallel/nccl"
 	"github.com/pinion-gpu/pinion/step/auto"
@@ -44,7 +41,6 @@ type options struct {
 	bucket       int64
 	model        models.GPT
 	quick        bool
-	noCopies     bool
 }
 
 func main() {
@@ -61,7 +57,6 @@ func main() {
 	flag.IntVar(&o.model.Vocabulary, "vocabulary", 32768, "different tokens")
 	flag.StringVar(&o.only, "only", "", "measure only share, stages or split, separated by commas")
 	flag.StringVar(&o.trace, "trace", "", "write a timeline of everything to this file; the rest takes longer then")
-	flag.BoolVar(&o.noCopies, "no-copies", false, "have ranks sum up by NCCL alone, not by copy engines")
 	flag.BoolVar(&o.quick, "quick", false, "small sizes, to see that everything works")
 	flag.Parse()
 	harness.Main("ranks", func(ctx context.Context, w io.Writer) error { return run(ctx, o, w) })
@@ -146,21 +141,7 @@ func open(o options) (devices []device.Device, comms []parallel.Comm, err error)
 	} else {
 		comms, err = nccl.Local(devices...)
 	}
-	if err != nil || o.noCopies || len(comms) == 1 {
-		return devices, comms, err
-	}
-	byCopies := slices.Clone(comms)
-	err = onRanks(comms, func(c parallel.Comm) error {
-		got, err := copies.Open(c)
-		switch {
-		case err == nil:
-			byCopies[c.Rank()] = got
-		case errors.Is(err, device.ErrNotSupported): // on all of them
-			return nil
-		}
-		return err
-	})
-	return devices, byCopies, err
+	return devices, comms, err
 }
 
 // note tells how far it is, on standard error.

@@ -74,7 +74,7 @@ func Open(c parallel.Comm) (parallel.Comm, error) {
 	}
 	m := &comm{Comm: c, dev: c.Device(), aborted: make(chan struct{}), stop: make(chan struct{}), released: make(chan struct{})}
 	name, err := m.prepare()
-	mine := member{Host: machine(), Name: base64.StdEncoding.EncodeToString(name)}
+	mine := member{Host: machine(), Process: os.Getpid(), Name: base64.StdEncoding.EncodeToString(name)}
 	if err != nil {
 		mine.Problem = err.Error()
 	}
@@ -98,6 +98,7 @@ func Open(c parallel.Comm) (parallel.Comm, error) {
 type member struct {
 	Problem string // why it cannot; "" if it can
 	Host    string
+	Process int
 	Name    string // of its region, base64
 }
 
@@ -161,6 +162,9 @@ func (c *comm) meet(texts []string) error {
 		}
 		if m.Host != members[0].Host {
 			return fmt.Errorf("ranks 0 and %d are on different hosts", i)
+		}
+		if i > 0 && c.sums != nil && c.sums.caller == nil && m.Process == members[0].Process {
+			return fmt.Errorf("ranks 0 and %d are one process: GPUs that reach each other there wait for one another when memory is freed", i)
 		}
 	}
 	for i, m := range members {

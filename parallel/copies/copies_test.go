@@ -1,67 +1,49 @@
-package copies
+package copies_test
 
 import (
 	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"testing"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 
 	"github.com/pinion-gpu/pinion/device"
-	_ "github.com/pinion-gpu/pinion/device/all"
 	"github.com/pinion-gpu/pinion/device/host"
 	"github.com/pinion-gpu/pinion/dtype"
 	"github.com/pinion-gpu/pinion/internal/testkit"
 	"github.com/pinion-gpu/pinion/parallel"
 	"github.com/pinion-gpu/pinion/parallel/conformance"
+	"github.com/pinion-gpu/pinion/parallel/copies"
 	"github.com/pinion-gpu/pinion/parallel/local"
-	"github.com/pinion-gpu/pinion/parallel/nccl"
 )
 
-// plain are communicators of ranks with a device each: of GPUs, where PINION_DEVICE names one.
+// small has operations of any size go by copies, many of them in several turns.
+func small(t testing.TB) { t.Cleanup(copies.Small(1, 1<<20)) }
+
+// plain are communicators of ranks of this process.
 func plain(t testing.TB, size int) []parallel.Comm {
 	testkit.NoLeaks(t)
-	name := os.Getenv("PINION_DEVICE")
-	hosted := name == "" || name == "host"
 	var devices []device.Device
-	for i := range size {
-		if !hosted {
-			name = fmt.Sprintf("cuda:%d", i)
-		}
-		dev, err := device.Open(map[bool]string{true: "host", false: name}[hosted])
-		if errors.Is(err, device.ErrUnavailable) {
-			t.Skip(err)
-		}
-		testkit.OK(t, err)
+	for range size {
+		dev := testkit.Must(device.Open("host"))(t)
 		t.Cleanup(func() { testkit.OK(t, dev.Close()) })
 		devices = append(devices, dev)
 	}
-	if hosted {
-		return testkit.Must(local.New(devices...))(t)
-	}
-	return testkit.Must(nccl.Local(devices...))(t)
+	return testkit.Must(local.New(devices...))(t)
 }
 
-// open makes them communicators that copy from so many bytes on.
-func open(t testing.TB, size int, least int64) []parallel.Comm {
-	before := leastBytes
-	leastBytes = least
-	t.Cleanup(func() { leastBytes = before })
-	return opened(t, plain(t, size))
-}
-
-func opened(t testing.TB, comms []parallel.Comm) []parallel.Comm {
-	if len(comms) == 1 {
-		return comms
+func open(t testing.TB, size int) []parallel.Comm {
+	small(t)
+	comms := plain(t, size)
+	if size > 1 {
+		testkit.OK(t, each(comms, func(c parallel.Comm) (err error) {
+			comms[c.Rank()], err = copies.Open(c)
+			return err
+		}))
 	}
-	testkit.OK(t, each(comms, func(c parallel.Comm) (err error) {
-		comms[c.Rank()], err = Open(c)
-		return err
-	}))
 	return comms
 }
 
@@ -73,127 +55,126 @@ func each(comms []parallel.Comm, fn func(parallel.Comm) error) error {
 	return all.Wait()
 }
 
-func TestConformance(t *testing.T) {
-	conformance.Run(t, func(t testing.TB, size int) []parallel.Comm { return open(t, size, 1) })
+func TestConformance(t *testing.T) { conformance.Run(t, open) }
+
+// programs are run by two ranks of this process, and of processes with a GPU each.
+var programs = map[string]func(parallel.Comm) error{"random": random, "captured": captured, "aborted": aborted}
+
+func TestPrograms(t *testing.T) {
+	for name, run := range programs {
+		t.Run(name, func(t *testing.T) {
+			comms := open(t, 2)
+			testkit.OK(t, each(comms, run))
+			testkit.OK(t, each(comms, parallel.Comm.Close))
+		})
+	}
 }
 
 // Sums in all types and shapes are what the communicator below makes of them.
-func TestRandom(t *testing.T) {
-	const size, rounds = 2, 100
-	before := stagingBytes
-	stagingBytes = 1 << 20 // so that many take several turns
-	defer func() { stagingBytes = before }()
-	comms := open(t, size, 1)
+func random(c parallel.Comm) error {
+	const rounds, arenaBytes = 40, 256 << 20
+	size := c.Size()
 	types := []dtype.DType{dtype.F16, dtype.BF16, dtype.F32, dtype.F64}
-	testkit.OK(t, each(comms, func(c parallel.Comm) error {
-		random := rand.New(rand.NewPCG(7, 9)) // the same on all ranks
-		below := c.(*comm).Comm
-		dev := c.Device()
-		s, err := dev.NewStream()
-		if err != nil {
+	random := rand.New(rand.NewPCG(7, 9)) // the same on all ranks
+	below := c.(interface{ Unwrap() parallel.Comm }).Unwrap()
+	s, err := c.Device().NewStream()
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	arena, err := c.Device().Alloc(arenaBytes)
+	if err != nil {
+		return err
+	}
+	defer c.Device().Free(arena)
+	for round := range rounds {
+		t, op := types[random.IntN(len(types))], []parallel.Op{parallel.Sum, parallel.Avg}[random.IntN(2)]
+		kind, apart, width := random.IntN(3), random.IntN(2) == 1, int64(t.Size())
+		var parts [2][]parallel.Part // by copies, and below
+		free := arena
+		alloc := func(n int) device.Ptr {
+			p := free
+			free = free.Add(int64(n+16+255) / 256 * 256)
+			return p
+		}
+		for range 1 + random.IntN(5) {
+			n := []int64{0, 1, 3, 17, 4096, 100_003, 1 << 18, 700_001}[random.IntN(8)]
+			if kind == 2 {
+				n *= width // bytes
+				width = 1
+			}
+			sent, received := n, n
+			switch kind {
+			case 1:
+				sent *= int64(size)
+			case 2:
+				received *= int64(size)
+			}
+			data := make([]byte, max(sent, received)*width)
+			own := rand.New(rand.NewPCG(uint64(round), uint64(c.Rank())))
+			for i := 0; i+8 <= len(data); i += 8 { // small whole numbers in any type of floats
+				copy(data[i:], encode(t, own))
+			}
+			for way := range parts {
+				send := alloc(len(data))
+				recv := send
+				if apart {
+					recv = alloc(len(data))
+					err = s.Memset(recv, 0, int64(len(data)+16))
+				}
+				if err = errors.Join(err, s.CopyH2D(send.Add(width), data)); err != nil {
+					return err
+				}
+				x := parallel.Part{Send: send.Add(width), Recv: recv.Add(width), N: n}
+				if !apart {
+					switch kind {
+					case 1:
+						x.Recv = x.Send.Add(int64(c.Rank()) * n * width)
+					case 2:
+						x.Send = x.Recv.Add(int64(c.Rank()) * n)
+					}
+				}
+				parts[way] = append(parts[way], x)
+			}
+			width = int64(t.Size())
+		}
+		for way, with := range []parallel.Comm{c, below} {
+			switch kind {
+			case 0:
+				err = with.AllReduce(s, t, op, parts[way]...)
+			case 1:
+				err = with.ReduceScatter(s, t, op, parts[way]...)
+			default:
+				err = with.AllGather(s, parts[way]...)
+			}
+			if err != nil {
+				return err
+			}
+		}
+		if err := s.Synchronize(); err != nil {
 			return err
 		}
-		defer s.Close()
-		for round := range rounds {
-			t, op := types[random.IntN(len(types))], []parallel.Op{parallel.Sum, parallel.Avg}[random.IntN(2)]
-			kind, apart, width := random.IntN(3), random.IntN(2) == 1, int64(t.Size())
-			var parts [2][]parallel.Part // by copies, and below
-			var memory []device.Ptr
-			for range 1 + random.IntN(5) {
-				n := []int64{0, 1, 3, 17, 4096, 100_003, 1 << 18, 700_001}[random.IntN(8)]
-				if kind == 2 {
-					n *= width // bytes
-					width = 1
-				}
-				sent, received := n, n
-				switch kind {
-				case 1:
-					sent *= size
-				case 2:
-					received *= size
-				}
-				data := make([]byte, max(sent, received)*width)
-				own := rand.New(rand.NewPCG(uint64(round), uint64(c.Rank())))
-				for i := 0; i+8 <= len(data); i += 8 { // small whole numbers in any type of floats
-					copy(data[i:], encode(t, own))
-				}
-				for way := range parts {
-					send, err := dev.Alloc(max(int64(len(data)), 1) + 16)
-					recv := send
-					if err == nil && apart {
-						recv, err = dev.Alloc(max(int64(len(data)), 1) + 16)
-					}
-					if err == nil {
-						err = s.CopyH2D(send.Add(width), data)
-					}
-					if err == nil {
-						err = s.Memset(recv, 0, map[bool]int64{true: int64(len(data)) + 16}[apart])
-					}
-					if err != nil {
-						return err
-					}
-					x := parallel.Part{Send: send.Add(width), Recv: recv.Add(width), N: n}
-					if !apart {
-						switch kind {
-						case 1:
-							x.Recv = x.Send.Add(int64(c.Rank()) * n * width)
-						case 2:
-							x.Send = x.Recv.Add(int64(c.Rank()) * n)
-						}
-					}
-					parts[way] = append(parts[way], x)
-					memory = append(memory, send, recv)
-				}
-				width = int64(t.Size())
+		for i, x := range parts[0] {
+			bytes := x.N * width
+			if kind == 2 {
+				bytes = x.N * int64(size)
 			}
-			for way, with := range []parallel.Comm{c, below} {
-				switch kind {
-				case 0:
-					err = with.AllReduce(s, t, op, parts[way]...)
-				case 1:
-					err = with.ReduceScatter(s, t, op, parts[way]...)
-				default:
-					err = with.AllGather(s, parts[way]...)
-				}
-				if err != nil {
+			var got [2][]byte
+			for way := range got {
+				got[way] = make([]byte, bytes)
+				if err := errors.Join(s.CopyD2H(got[way], parts[way][i].Recv), s.Synchronize()); err != nil {
 					return err
 				}
 			}
-			if err := s.Synchronize(); err != nil {
-				return err
-			}
-			for i, x := range parts[0] {
-				bytes := x.N * width
-				if kind == 2 {
-					bytes = x.N * size
-				}
-				var got [2][]byte
-				for way := range got {
-					got[way] = make([]byte, bytes)
-					if err := errors.Join(s.CopyD2H(got[way], parts[way][i].Recv), s.Synchronize()); err != nil {
-						return err
-					}
-				}
-				for k := range got[0] {
-					if got[0][k] != got[1][k] {
-						return fmt.Errorf("round %d, kind %d of %v, %v, apart %v: rank %d, part %d of %d elements: byte %d is %#x, want %#x",
-							round, kind, t, op, apart, c.Rank(), i, x.N, k, got[0][k], got[1][k])
-					}
-				}
-			}
-			freed := map[device.Ptr]bool{}
-			for _, p := range memory {
-				if !freed[p] {
-					freed[p] = true
-					if err := dev.Free(p); err != nil {
-						return err
-					}
+			for k := range got[0] {
+				if got[0][k] != got[1][k] {
+					return fmt.Errorf("round %d, kind %d of %v, %v, apart %v: rank %d, part %d of %d elements: byte %d is %#x, want %#x",
+						round, kind, t, op, apart, c.Rank(), i, x.N, k, got[0][k], got[1][k])
 				}
 			}
 		}
-		return nil
-	}))
-	testkit.OK(t, each(comms, parallel.Comm.Close))
+	}
+	return nil
 }
 
 // encode is 8 bytes of small whole numbers.
@@ -212,102 +193,128 @@ func encode(t dtype.DType, r *rand.Rand) (b []byte) {
 }
 
 // A graph with operations can be launched again and again.
-func TestCaptured(t *testing.T) {
+func captured(c parallel.Comm) error {
 	const n, launches = 1 << 20, 3
-	comms := open(t, 2, 1)
-	testkit.OK(t, each(comms, func(c parallel.Comm) error {
-		dev := c.Device()
-		graphs, ok := device.As[device.Capturer](dev)
-		if !ok || !graphs.CanCapture() {
-			return nil
-		}
-		s, err := dev.NewStream()
-		if err != nil {
-			return err
-		}
-		defer s.Close()
-		p, err := dev.Alloc(n)
-		if err != nil {
-			return err
-		}
-		defer dev.Free(p)
-		g, err := graphs.Capture(s, func() error {
-			return c.AllReduce(s, dtype.F32, parallel.Sum, parallel.Part{Send: p, Recv: p, N: n / 4})
-		})
-		if err != nil {
-			return err
-		}
-		defer g.Close()
-		if err := s.Memset(p, 0, n); err != nil {
-			return err
-		}
-		if err := s.CopyH2D(p, []byte{0, 0, 0x80, 0x3f}); err != nil { // a one
-			return err
-		}
-		for range launches {
-			if err := g.Launch(s); err != nil {
-				return err
-			}
-		}
-		got := make([]byte, 8)
-		if err := errors.Join(s.CopyD2H(got, p), s.Synchronize()); err != nil {
-			return err
-		}
-		if got[3] != 0x41 || got[2] != 0 || got[7] != 0 { // 8
-			return fmt.Errorf("after %d sums of 2 ranks: % x", launches, got)
-		}
+	dev := c.Device()
+	graphs, ok := device.As[device.Capturer](dev)
+	if !ok || !graphs.CanCapture() {
 		return nil
-	}))
-	testkit.OK(t, each(comms, parallel.Comm.Close))
+	}
+	s, err := dev.NewStream()
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	p, err := dev.Alloc(n)
+	if err != nil {
+		return err
+	}
+	defer dev.Free(p)
+	g, err := graphs.Capture(s, func() error {
+		return c.AllReduce(s, dtype.F32, parallel.Sum, parallel.Part{Send: p, Recv: p, N: n / 4})
+	})
+	if err != nil {
+		return err
+	}
+	defer g.Close()
+	if err := s.Memset(p, 0, n); err != nil {
+		return err
+	}
+	if err := s.CopyH2D(p, []byte{0, 0, 0x80, 0x3f}); err != nil { // a one
+		return err
+	}
+	for range launches {
+		if err := g.Launch(s); err != nil {
+			return err
+		}
+	}
+	got := make([]byte, 8)
+	if err := errors.Join(s.CopyD2H(got, p), s.Synchronize()); err != nil {
+		return err
+	}
+	if got[3] != 0x41 || got[2] != 0 || got[7] != 0 { // 8
+		return fmt.Errorf("after %d sums of 2 ranks: % x", launches, got)
+	}
+	return nil
 }
 
 // What waits for a rank that does not come ends with Abort, several operations of it, and so does
 // what is launched afterwards.
-func TestAbort(t *testing.T) {
-	comms := open(t, 2, 1)
+func aborted(c parallel.Comm) error {
 	reason := errors.New("the other one is gone")
-	c := comms[1]
-	dev := c.Device()
-	s := testkit.Must(dev.NewStream())(t)
-	defer s.Close()
+	if c.Rank() == 0 {
+		c.Abort(reason)
+		return nil
+	}
 	const n = 1 << 20
-	p := testkit.Must(dev.Alloc(n))(t)
+	dev := c.Device()
+	s, err := dev.NewStream()
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	p, err := dev.Alloc(n)
+	if err != nil {
+		return err
+	}
 	var graph device.Graph
 	if graphs, ok := device.As[device.Capturer](dev); ok && graphs.CanCapture() {
-		graph = testkit.Must(graphs.Capture(s, func() error {
+		if graph, err = graphs.Capture(s, func() error {
 			return c.AllReduce(s, dtype.F32, parallel.Sum, parallel.Part{Send: p, Recv: p, N: n / 4})
-		}))(t)
+		}); err != nil {
+			return err
+		}
+		defer graph.Close()
 	}
 	for range 20 {
-		testkit.OK(t, c.AllReduce(s, dtype.F32, parallel.Sum, parallel.Part{Send: p, Recv: p, N: n / 4}))
-		testkit.OK(t, c.AllGather(s, parallel.Part{Send: p, Recv: p, N: n / 2}))
+		if err := errors.Join(c.AllReduce(s, dtype.F32, parallel.Sum, parallel.Part{Send: p, Recv: p, N: n / 4}),
+			c.AllGather(s, parallel.Part{Send: p, Recv: p, N: n / 2})); err != nil {
+			return err
+		}
 	}
 	ended := make(chan error, 1)
 	go func() { ended <- s.Synchronize() }()
 	select {
 	case err := <-ended:
-		t.Fatalf("it did not wait: %v", err)
+		return fmt.Errorf("it did not wait: %w", err)
 	case <-time.After(20 * time.Millisecond):
 	}
-	for _, c := range comms {
-		c.Abort(reason)
-		c.Abort(errors.New("another reason"))
-	}
+	c.Abort(reason)
+	c.Abort(errors.New("another reason"))
 	_, hosted := device.As[device.Caller](dev)
-	if err := testkit.Receive(t, "the end", ended); hosted || err != nil {
-		testkit.WantError(t, "what was queued", err, parallel.ErrAborted, reason.Error())
+	is := func(what string, err error) error {
+		if errors.Is(err, parallel.ErrAborted) && errors.Is(err, reason) {
+			return nil
+		}
+		return fmt.Errorf("%s: %w, want that it was aborted", what, err)
+	}
+	ends := func(what string) error {
+		select {
+		case err := <-ended:
+			if hosted || err != nil {
+				return is(what, err)
+			}
+			return nil
+		case <-time.After(time.Minute):
+			return fmt.Errorf("%s does not end", what)
+		}
+	}
+	if err := ends("what was queued"); err != nil {
+		return err
 	}
 	if graph != nil {
-		testkit.OK(t, graph.Launch(s))
-		go func() { ended <- s.Synchronize() }()
-		if err := testkit.Receive(t, "the end", ended); hosted || err != nil {
-			testkit.WantError(t, "what was launched", err, parallel.ErrAborted, reason.Error())
+		if err := graph.Launch(s); err != nil {
+			return err
 		}
-		testkit.OK(t, graph.Close())
+		go func() { ended <- s.Synchronize() }()
+		if err := ends("what was launched"); err != nil {
+			return err
+		}
 	}
-	testkit.WantError(t, "a call", c.AllReduce(s, dtype.F32, parallel.Sum, parallel.Part{Send: p, Recv: p, N: n / 4}), parallel.ErrAborted, reason.Error())
-	testkit.WantError(t, "a barrier", c.Barrier(context.Background()), parallel.ErrAborted, reason.Error())
-	testkit.OK(t, each(comms, parallel.Comm.Close))
+	if err := is("a call", c.AllReduce(s, dtype.F32, parallel.Sum, parallel.Part{Send: p, Recv: p, N: n / 4})); err != nil {
+		return err
+	}
+	return is("a barrier", c.Barrier(context.Background()))
 }
 
 // alone is a device that shares nothing.
@@ -329,7 +336,7 @@ func TestNotSupported(t *testing.T) {
 	comms := testkit.Must(local.New(devices...))(t)
 	testkit.OK(t, each(comms, func(c parallel.Comm) error {
 		before, _ := c.Device().Memory()
-		got, err := Open(c)
+		got, err := copies.Open(c)
 		if got != nil || !errors.Is(err, device.ErrNotSupported) {
 			return fmt.Errorf("rank %d: %v, %v, want an error that says so", c.Rank(), got, err)
 		}
@@ -342,14 +349,14 @@ func TestNotSupported(t *testing.T) {
 	testkit.OK(t, each(comms, parallel.Comm.Close))
 
 	one := plain(t, 1)
-	_, err := Open(one[0])
+	_, err := copies.Open(one[0])
 	testkit.WantError(t, "one rank", err, device.ErrNotSupported, "one rank has nobody to copy to")
 	testkit.OK(t, one[0].Close())
 }
 
 // Memory that is none is refused before anything is queued.
 func TestArguments(t *testing.T) {
-	comms := open(t, 2, 1)
+	comms := open(t, 2)
 	c := comms[0]
 	s := testkit.Must(c.Device().NewStream())(t)
 	defer s.Close()

@@ -20,6 +20,9 @@
 // divided by the ranks. Sums of 16-bit types are rounded once. All ranks get the same bits, which
 // do not depend on the rank that adds.
 //
+// GPUs of one process that reach each other's memory wait for one another when either frees some,
+// also for what waits for a rank. So ranks with GPUs are processes here.
+//
 // By itself, a sum that goes by copies may take longer than one of NCCL: use these where ranks
 // compute meanwhile.
 //
