@@ -237,7 +237,7 @@ func (c *comm) Barrier(ctx context.Context) error {
 	c.mu.Lock()
 	waits := c.last != nil
 	c.mu.Unlock()
-	if waits {
+	if waits && ctx.Err() == nil {
 		if err := device.Wait(ctx, c.after); err != nil && ctx.Err() == nil && c.aborts() == nil {
 			return fmt.Errorf("copies: barrier: %w", err)
 		}

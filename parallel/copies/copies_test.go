@@ -58,7 +58,17 @@ func each(comms []parallel.Comm, fn func(parallel.Comm) error) error {
 func TestConformance(t *testing.T) { conformance.Run(t, open) }
 
 // programs are run by two ranks of this process, and of processes with a GPU each.
-var programs = map[string]func(parallel.Comm) error{"random": random, "captured": captured, "aborted": aborted}
+var programs = map[string]func(parallel.Comm) error{"random": random, "captured": captured, "aborted": aborted, "conformance": conforms}
+
+// conforms has one communicator do all cases.
+func conforms(c parallel.Comm) error {
+	for _, k := range conformance.Cases {
+		if err := k.Run(c); err != nil {
+			return err
+		}
+	}
+	return nil
+}
 
 func TestPrograms(t *testing.T) {
 	for name, run := range programs {

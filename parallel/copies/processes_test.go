@@ -18,7 +18,6 @@ import (
 	"github.com/pinion-gpu/pinion/internal/testkit"
 	"github.com/pinion-gpu/pinion/parallel"
 	"github.com/pinion-gpu/pinion/parallel/auto"
-	"github.com/pinion-gpu/pinion/parallel/conformance"
 	"github.com/pinion-gpu/pinion/parallel/copies"
 )
 
@@ -51,13 +50,7 @@ func runProgram(program string) (err error) {
 	if _, ok := ranks.Comm.(interface{ Unwrap() parallel.Comm }); !ok {
 		return errors.Join(errors.New("nothing goes by copies"), ranks.Close())
 	}
-	if program == "conformance" {
-		for _, k := range conformance.Cases {
-			if err := k.Run(ranks.Comm); err != nil {
-				return err
-			}
-		}
-	} else if err := programs[program](ranks.Comm); err != nil {
+	if err := programs[program](ranks.Comm); err != nil {
 		return err
 	}
 	return ranks.Close()
@@ -76,11 +69,7 @@ func TestProcesses(t *testing.T) {
 		testkit.OK(t, dev.Close())
 	}
 	self := testkit.Must(os.Executable())(t)
-	names := []string{"conformance"}
 	for name := range programs {
-		names = append(names, name)
-	}
-	for _, name := range names {
 		t.Run(name, func(t *testing.T) {
 			l := testkit.Must(net.Listen("tcp", "127.0.0.1:0"))(t)
 			master := l.Addr().String()
