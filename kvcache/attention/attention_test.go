@@ -146,7 +146,7 @@ func (w *world) want(row, head int) []float64 {
 		}
 	}
 	for e := range out {
-		if total > 0 {
+		if total != 0 {
 			out[e] /= total
 		}
 	}
@@ -201,6 +201,35 @@ func TestAttend(t *testing.T) {
 	}
 }
 
+// A key or a value that is no number makes no numbers of what attends to it, and of nothing else.
+func TestNoNumbers(t *testing.T) {
+	for _, dt := range types {
+		for _, heads := range [][2]int{{2, 2}, {2, 16}} {
+			t.Run(fmt.Sprintf("%v/%v", dt, heads), func(t *testing.T) {
+				r := newRig(t)
+				rng := rand.New(rand.NewPCG(3, uint64(heads[1])))
+				w := newWorld(rng, Layout{Type: dt, BlockTokens: 16, Heads: heads[0], Width: 64}, heads[1], 2, 400)
+				w.Pages = r.upload(w.pages)
+				w.storeAll(r, rng, []int{400, 400})
+				key, _, _ := w.at(0, 70)
+				_, value, _ := w.at(1, 5)
+				w.pages[key+3], w.pages[value+64+7] = w.narrow(float32(math.NaN())), w.narrow(float32(math.NaN()))
+				w.Pages = r.upload(w.pages)
+				for _, length := range []int{70, 71, 400} {
+					w.row(rng, 0, length)
+					w.row(rng, 1, length)
+				}
+				for _, tensor := range slices.Compact([]bool{false, r.set.tensor}) {
+					for _, multiprocessors := range []int{0, 1000} {
+						r.set.tensor, r.set.multiprocessors = tensor, multiprocessors
+						w.check(r)
+					}
+				}
+			})
+		}
+	}
+}
+
 // storeAll stores the tokens of sequences, each step some of each.
 func (w *world) storeAll(r *rig, rng *rand.Rand, lengths []int) {
 	n := w.Layout.Heads * w.Width
@@ -248,7 +277,7 @@ func (w *world) check(r *rig) {
 		for head := range w.Query.Heads {
 			for e, want := range w.want(row, head) {
 				x := float64(w.widen(got[(row*w.Query.Heads+head)*w.Width+e]))
-				if math.Abs(x-want) > ulp*math.Abs(want)+1e-5 || math.IsNaN(x) {
+				if math.Abs(x-want) > ulp*math.Abs(want)+1e-5 || math.IsNaN(x) != math.IsNaN(want) {
 					r.Fatalf("row %d of sequence %d and length %d, head %d, element %d: %g, want %g", row, w.sequence[row], w.length[row], head, e, x, want)
 				}
 			}

@@ -143,7 +143,7 @@ func (p plan) attend(b *book, row, first int, query []uint16, sum []float32, wid
 		}
 	}
 	for i := range sum {
-		if total > 0 {
+		if total != 0 {
 			sum[i] /= total
 		}
 	}

@@ -140,7 +140,7 @@ static __device__ __forceinline__ void combine(u16 *out, const float *scratch, i
         x += mine[i * (WIDTH + 2) + threadIdx.x] * weight;
         all += mine[i * (WIDTH + 2) + WIDTH + 1] * weight;
     }
-    out[(i64)blockIdx.x * WIDTH + threadIdx.x] = T::narrow(all > 0 ? x / all : 0.0f);
+    out[(i64)blockIdx.x * WIDTH + threadIdx.x] = T::narrow(all == 0 ? 0.0f : x / all);
 }
 
 #define WIDE(name, T, WIDTH)                                                                         \

@@ -108,7 +108,7 @@ static __device__ __forceinline__ void finish(const Share &s, const float (&sums
             all += totals[w][g] * weight;
         }
         if (s.parts == 1) {
-            out[(s.query + g) * WIDTH + e] = T::narrow(all > 0 ? x / all : 0.0f);
+            out[(s.query + g) * WIDTH + e] = T::narrow(all == 0 ? 0.0f : x / all);
             continue;
         }
         float *mine = scratch + ((s.query + g) * s.parts + s.part) * (WIDTH + 2);
