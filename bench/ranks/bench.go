@@ -20,6 +20,7 @@ import (
 	"github.com/pinion-gpu/pinion/internal/measure"
 	"github.com/pinion-gpu/pinion/internal/models"
 	"github.com/pinion-gpu/pinion/parallel"
+	parallelauto "github.com/pinion-gpu/pinion/parallel/auto"
 	"github.com/pinion-gpu/pinion/step"
 	"github.com/pinion-gpu/pinion/step/graph"
 	"github.com/pinion-gpu/pinion/step/train"
@@ -36,9 +37,12 @@ type row struct {
 type bench struct {
 	options
 	ctx     context.Context
-	devices []device.Device
+	size    int                 // ranks, of all processes
+	first   int                 // rank of this process
+	ranks   *parallelauto.Ranks // nil where ranks are goroutines
+	devices []device.Device     // of this process's ranks, as what follows
 	comms   []parallel.Comm
-	execs   []step.Executor        // of ranks: kernels are made once for all kinds
+	execs   []step.Executor        // kernels are made once for all kinds
 	state   map[graph.Value][]byte // that the model being measured begins with
 	harness.Document[row]
 }
@@ -116,7 +120,7 @@ func (b *bench) time(m *models.Model, data func(c parallel.Comm, step, micro int
 		}
 		runners := make([]trained, len(kinds))
 		for i, k := range kinds {
-			r, err := k.open(c, s, b.execs[c.Rank()])
+			r, err := k.open(c, s, b.execs[c.Rank()-b.first])
 			if err != nil {
 				return err
 			}
@@ -141,7 +145,7 @@ func (b *bench) time(m *models.Model, data func(c parallel.Comm, step, micro int
 				took := time.Since(began).Seconds()
 				mu.Lock()
 				if i < warm {
-					out[k].losses[i] += got.Loss / float64(len(b.comms))
+					out[k].losses[i] += got.Loss / float64(b.size)
 				} else {
 					out[k].seconds[i-warm] = max(out[k].seconds[i-warm], took)
 				}
@@ -157,7 +161,45 @@ func (b *bench) time(m *models.Model, data func(c parallel.Comm, step, micro int
 		}
 		return nil
 	})
-	return out, err
+	if err != nil || b.ranks == nil {
+		return out, err
+	}
+	return out, b.together(out)
+}
+
+// together makes results of a process those of all.
+func (b *bench) together(out []result) error {
+	mine := make([][2][]float64, len(out))
+	for i, r := range out {
+		mine[i] = [2][]float64{r.seconds, r.losses}
+	}
+	text, err := json.Marshal(mine)
+	if err != nil {
+		return err
+	}
+	all, err := b.ranks.Exchange(b.ctx, "times and losses", text)
+	if err != nil {
+		return err
+	}
+	for i := range out {
+		clear(out[i].seconds)
+		clear(out[i].losses)
+	}
+	for _, text := range all {
+		var got [][2][]float64
+		if err := json.Unmarshal(text, &got); err != nil {
+			return err
+		}
+		for i := range out {
+			for n, v := range got[i][0] {
+				out[i].seconds[n] = max(out[i].seconds[n], v)
+			}
+			for n, v := range got[i][1] {
+				out[i].losses[n] += v
+			}
+		}
+	}
+	return nil
 }
 
 // start finds the state that a model begins with.

@@ -14,6 +14,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -26,8 +27,11 @@ import (
 	"github.com/pinion-gpu/pinion/dtype"
 	"github.com/pinion-gpu/pinion/internal/models"
 	"github.com/pinion-gpu/pinion/parallel"
+	parallelauto "github.com/pinion-gpu/pinion/parallel/auto"
+	"github.com/pinion-gpu/pinion/parallel/launch"
 	"github.com/pinion-gpu/pinion/parallel/local"
 	"github.com/pinion-gpu/pinion/parallel/nccl"
+	"github.com/pinion-gpu/pinion/step"
 	"github.com/pinion-gpu/pinion/step/auto"
 	"github.com/pinion-gpu/pinion/timeline"
 )
@@ -41,6 +45,7 @@ type options struct {
 	bucket       int64
 	model        models.GPT
 	quick        bool
+	noCopies     bool
 }
 
 func main() {
@@ -57,6 +62,7 @@ func main() {
 	flag.IntVar(&o.model.Vocabulary, "vocabulary", 32768, "different tokens")
 	flag.StringVar(&o.only, "only", "", "measure only share, stages or split, separated by commas")
 	flag.StringVar(&o.trace, "trace", "", "write a timeline of everything to this file; the rest takes longer then")
+	flag.BoolVar(&o.noCopies, "no-copies", false, "have processes sum up by NCCL alone, not by copy engines")
 	flag.BoolVar(&o.quick, "quick", false, "small sizes, to see that everything works")
 	flag.Parse()
 	harness.Main("ranks", func(ctx context.Context, w io.Writer) error { return run(ctx, o, w) })
@@ -79,11 +85,18 @@ func run(ctx context.Context, o options, w io.Writer) (err error) {
 			err = joined(err, recording.WriteFile(o.trace))
 		}()
 	}
+	world, err := launch.FromEnv()
+	if err != nil {
+		return err
+	}
+	if world.Size > 1 {
+		return processes(ctx, o, world, w)
+	}
 	devices, comms, err := open(o)
 	if err != nil {
 		return err
 	}
-	b := &bench{options: o, ctx: ctx, devices: devices, comms: comms,
+	b := &bench{options: o, ctx: ctx, size: len(comms), devices: devices, comms: comms,
 		Document: harness.NewDocument[row](devices[0], "ranks", o.repeats)}
 	for _, dev := range devices {
 		exec, openErr := auto.Open(dev)
@@ -108,6 +121,41 @@ func run(ctx context.Context, o options, w io.Writer) (err error) {
 	}
 	if err != nil {
 		return err
+	}
+	return b.print(w)
+}
+
+// processes measures what the ranks share of which this process is one. The first one prints.
+func processes(ctx context.Context, o options, world launch.World, w io.Writer) (err error) {
+	if o.only != "share" {
+		return errors.New("processes of a launcher measure --only share")
+	}
+	name := "host"
+	if o.device == "cuda" {
+		name = fmt.Sprintf("cuda:%d", world.LocalRank)
+	}
+	dev, err := device.Open(name)
+	if err != nil {
+		return err
+	}
+	defer func() { err = joined(err, dev.Close()) }()
+	ranks, err := parallelauto.Open(ctx, dev, parallelauto.Options{World: &world, NoCopies: o.noCopies})
+	if err != nil {
+		return err
+	}
+	defer func() { err = joined(err, ranks.Close()) }()
+	exec, err := auto.Open(dev)
+	if err != nil {
+		return err
+	}
+	defer func() { err = joined(err, exec.Close()) }()
+	b := &bench{options: o, ctx: ctx, size: world.Size, first: world.Rank, ranks: ranks, devices: []device.Device{dev}, comms: []parallel.Comm{ranks.Comm},
+		execs: []step.Executor{exec}, Document: harness.NewDocument[row](dev, "ranks", o.repeats)}
+	if err := ranks.Do("measuring", b.measure); err != nil {
+		return err
+	}
+	if world.Rank > 0 {
+		return nil
 	}
 	return b.print(w)
 }

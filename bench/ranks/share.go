@@ -19,14 +19,14 @@ func (b *bench) share() error {
 	var speed parallel.Speed
 	if err := onRanks(b.comms, func(c parallel.Comm) error {
 		got, err := parallel.MeasureSpeed(b.ctx, c)
-		if c.Rank() == 0 {
+		if c.Rank() == b.first {
 			speed = got
 		}
 		return err
 	}); err != nil {
 		return err
 	}
-	size := len(b.comms)
+	size := b.size
 	own := func(c parallel.Comm, step, _ int) [][]byte {
 		return b.sequences(step, c.Rank()*b.model.Batch, b.model.Batch)
 	}

@@ -38,7 +38,7 @@ func (p *parts) Put(param graph.Value, data []byte) error {
 // split measures a step whose blocks ranks split as Megatron-LM does, all with the same
 // samples, beside a rank that has the whole.
 func (b *bench) split() error {
-	size := len(b.comms)
+	size := b.size
 	if size == 1 {
 		b.Skip("split", fmt.Errorf("there is one rank"))
 		return nil

@@ -14,7 +14,7 @@ import (
 // micro-batches alone. Its ideal is that rank's time over the ranks, with the wait for the
 // first micro-batch to come through and back ([pipeline.Bubble]).
 func (b *bench) stages() error {
-	size := len(b.comms)
+	size := b.size
 	if size == 1 {
 		b.Skip("stages", fmt.Errorf("there is one rank"))
 		return nil
