@@ -137,8 +137,9 @@ func (c *comm) check(what string, t dtype.DType, op parallel.Op, parts []paralle
 // before, on whatever stream.
 func (c *comm) others(s device.Stream, call func() error) error {
 	c.mu.Lock()
-	defer c.mu.Unlock()
-	if err := c.behind(s); err != nil {
+	err := c.behind(s)
+	c.mu.Unlock() // the call may wait for ranks
+	if err != nil {
 		return err
 	}
 	return call()
